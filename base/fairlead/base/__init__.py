@@ -1,0 +1,1 @@
+"""What every room stands on: clocks, durable files, process identity, ids, bells, safe text."""

@@ -1,0 +1,197 @@
+"""Writing files so that neither a crash nor a power cut leaves half of one.
+
+`write_durably` is for what was promised to somebody; `write_atomically` is for projections that can be
+made again (lock mirrors, heartbeats, capacity.json).
+"""
+
+import ctypes
+import errno
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from fairlead.base.errors import FairleadError
+
+_NEW_FILE = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class UnsafeFileError(FairleadError):
+    """The file is not a plain file that may be read here."""
+
+
+def write_atomically(path: str, data: bytes) -> None:
+    """Replace the file as a whole; readers see the old or the new content, a power cut may take it."""
+    temporary = _temporary(path)
+    try:
+        _create(temporary, data, sync=False)
+        os.rename(temporary, path)
+    except BaseException:
+        remove(temporary)
+        raise
+
+
+def write_durably(path: str, data: bytes) -> None:
+    """Replace the file as a whole and return once a power cut cannot take it back."""
+    temporary = _temporary(path)
+    try:
+        _create(temporary, data, sync=True)
+        os.rename(temporary, path)
+    except BaseException:
+        remove(temporary)
+        raise
+    sync_directory(os.path.dirname(path))
+
+
+def create_complete(path: str, data: bytes) -> bool:
+    """Create the file with its content in one step; False if the name is taken.
+
+    link(2) is as exclusive as O_EXCL, and nobody ever sees the file empty.
+    """
+    temporary = _temporary(path)
+    try:
+        _create(temporary, data, sync=False)
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    finally:
+        remove(temporary)
+    return True
+
+
+def sync_directory(path: str) -> None:
+    """Make the names in a directory durable."""
+    fd = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def sync_file(path: str) -> None:
+    """Make a file's content durable."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def sync_file_system(path: str) -> None:
+    """Make everything on the file system that holds this path durable: one call for a whole batch."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if _libc.syncfs(fd) != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code), path)
+    finally:
+        os.close(fd)
+
+
+def make_directory(path: str, mode: int = 0o700) -> None:
+    """Make the directory and its parents, durably, if they are not there."""
+    if os.path.isdir(path):
+        return
+    parent = os.path.dirname(path)
+    make_directory(parent, mode)
+    with suppress(FileExistsError):
+        os.mkdir(path, mode)
+    sync_directory(parent)
+
+
+def remove(path: str) -> bool:
+    """Remove the file; False if it was not there."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def read_plain(path: str, limit: int) -> bytes:
+    """Read a regular file of at most `limit` bytes, following no link and waiting for nobody."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise UnsafeFileError("it is a symbolic link; drop the file itself") from error
+        if error.errno in (errno.ENXIO, errno.ENODEV):
+            raise UnsafeFileError("it is a socket or a device, not a regular file") from error
+        raise
+    try:
+        return _read_checked(fd, limit)
+    finally:
+        os.close(fd)
+
+
+def read_json(path: str, limit: int = 16 << 20) -> Any:  # noqa: ANN401 - JSON is whatever the file holds
+    """Read a JSON file that Fairlead wrote."""
+    return json.loads(read_plain(path, limit))
+
+
+def names_in(path: str) -> list[str]:
+    """The names in a directory, sorted; none if it is not there."""
+    try:
+        return sorted(os.listdir(path))
+    except FileNotFoundError:
+        return []
+
+
+@contextmanager
+def opened(path: str, flags: int, mode: int = 0o600) -> Iterator[int]:
+    """An open descriptor that is closed at the end of the block."""
+    fd = os.open(path, flags | os.O_CLOEXEC, mode)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def write_all(fd: int, data: bytes | memoryview) -> None:
+    """Write everything, however many calls that takes."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def remove_all(paths: Iterable[str]) -> None:
+    """Remove those of the files that are there."""
+    for path in paths:
+        remove(path)
+
+
+def _read_checked(fd: int, limit: int) -> bytes:
+    status = os.fstat(fd)
+    if status.st_mode & 0o170000 != 0o100000:
+        raise UnsafeFileError("it is not a regular file")
+    if status.st_nlink > 1:
+        raise UnsafeFileError("it has more than one name (hard link); copy it instead")
+    if status.st_size > limit:
+        raise UnsafeFileError(f"it has {status.st_size} bytes; at most {limit} are allowed")
+    chunks, room = [], limit + 1
+    while room > 0 and (chunk := os.read(fd, room)):
+        chunks.append(chunk)
+        room -= len(chunk)
+    if room <= 0:
+        raise UnsafeFileError(f"it grew beyond {limit} bytes while it was read")
+    return b"".join(chunks)
+
+
+def _create(path: str, data: bytes, *, sync: bool) -> None:
+    with opened(path, _NEW_FILE) as fd:
+        write_all(fd, data)
+        if sync:
+            os.fsync(fd)
+
+
+_made = 0
+
+
+def _temporary(path: str) -> str:
+    """A name beside the target that no other process or call uses."""
+    global _made  # noqa: PLW0603 - a counter per process is the point
+    _made += 1
+    directory, name = os.path.split(path)
+    return os.path.join(directory, f".{name[:100]}.{os.getpid()}.{_made}.tmp")

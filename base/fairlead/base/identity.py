@@ -1,0 +1,67 @@
+"""Who a process is: a pid alone proves nothing, so it travels with its start time, boot and host."""
+
+import os
+import socket
+from typing import NamedTuple
+
+
+class ProcessId(NamedTuple):
+    """One process of one boot of one host, never reused."""
+
+    pid: int
+    start: int
+
+
+def host() -> str:
+    """This machine's name."""
+    return socket.gethostname()
+
+
+def boot_id() -> str:
+    """The kernel's id of this boot: rows of another boot belong to the dead."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+
+
+def start_of(pid: int) -> int | None:
+    """The start time of a living process in clock ticks since boot; None if there is none.
+
+    A zombie has ended: it counts as none.
+    """
+    stat = read_stat(pid)
+    return None if stat is None or stat.state in "ZX" else stat.start
+
+
+class Stat(NamedTuple):
+    """The few fields of /proc/PID/stat that matter here."""
+
+    state: str
+    parent: int
+    session: int
+    start: int
+
+
+def read_stat(pid: int) -> Stat | None:
+    """Read /proc/PID/stat; None if there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            text = file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The command's name may hold spaces and brackets: the fields begin behind the last bracket.
+    fields = text[text.rindex(b")") + 2 :].split()
+    return Stat(fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]))
+
+
+def this_process() -> ProcessId:
+    """The calling process."""
+    pid = os.getpid()
+    start = start_of(pid)
+    if start is None:
+        raise AssertionError("the calling process is not in /proc")
+    return ProcessId(pid, start)
+
+
+def is_alive(process: ProcessId) -> bool:
+    """Whether this very process, not a successor with its pid, still runs."""
+    return start_of(process.pid) == process.start

@@ -1,0 +1,1 @@
+"""Settings of one instance: schema, loading, paths, and the shipped YAML files."""

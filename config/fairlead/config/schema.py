@@ -1,0 +1,163 @@
+"""Every setting there is, with its default and what it is for.
+
+The classes are the reference: docs/configuration.md and `config show` are made from them. A field's
+`Annotated` description says what it means; durations are seconds once loaded.
+"""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, field
+
+Seconds = Annotated[float, Meta(ge=0)]
+Positive = Annotated[float, Meta(gt=0)]
+Count = Annotated[int, Meta(ge=1)]
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$")]
+Priority = Literal["critical", "high", "medium", "low"]
+
+
+class Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A part of the configuration."""
+
+
+class Slots(Section):
+    """How many agents run at once."""
+
+    max: Annotated[Count, Meta(description="Agents that may run at the same time, over all users.")] = 4
+
+
+class PerUserSerialization(Section):
+    """One task per user at a time."""
+
+    enabled: Annotated[bool, Meta(description="Off allows parallel runs of one user; for debugging only.")] = True
+    lock_timeout_seconds: Annotated[
+        Positive, Meta(description="The lease: a run without a heartbeat for this long is ended, then its lock freed.")
+    ] = 3600.0
+
+
+class FairShare(Section):
+    """Who is next."""
+
+    half_life: Annotated[
+        Seconds, Meta(description="After this long, used time counts half. 0 never forgets.")
+    ] = 14400.0
+    charge: Annotated[
+        Literal["time", "cost"],
+        Meta(description="Charge the time a run held its lock, or the `cost` that the agent's result reports."),
+    ] = "time"
+    ageing: Annotated[
+        Positive, Meta(description="Waiting this long is worth one step of priority, so that low never starves.")
+    ] = 3600.0
+    weights: Annotated[
+        dict[str, Positive], Meta(description="A user's weight; 2 gets twice the time of 1. Absent means 1.")
+    ] = field(default_factory=dict)
+    project_weights: Annotated[
+        dict[str, Positive], Meta(description="A project's weight among the projects of one user. Absent means 1.")
+    ] = field(default_factory=dict)
+
+
+class Agent(Section):
+    """A named command template."""
+
+    command: Annotated[
+        tuple[str, ...],
+        Meta(
+            min_length=1,
+            description="Program and arguments. Placeholders: {prompt} {prompt_file} {task_file} {project_path} "
+            "{run_dir} {id} {user} {project} {result_file}; {{ and }} are literal braces.",
+        ),
+    ]
+    stdin: Annotated[Literal["none", "prompt"], Meta(description="What the agent reads: nothing, or the prompt.")] = "none"
+    env: Annotated[dict[str, str], Meta(description="Environment variables for this agent.")] = field(default_factory=dict)
+    timeout: Annotated[Seconds | None, Meta(description="Overrides limits.timeout for this agent.")] = None
+    stop_signal: Annotated[
+        Literal["TERM", "INT", "HUP", "QUIT"], Meta(description="The signal that asks this agent to stop.")
+    ] = "TERM"
+
+
+class Project(Section):
+    """A tree that agents work in."""
+
+    path: Annotated[str, Meta(description="The working directory; ~ is the instance's home directory.")]
+    owner: Annotated[Name | None, Meta(description="The user that tasks of this project belong to unless they say otherwise.")] = None
+    agent: Annotated[Name | None, Meta(description="The agent for tasks that name none.")] = None
+    priority: Annotated[Priority | None, Meta(description="The priority for tasks that name none.")] = None
+    timeout: Annotated[Seconds | None, Meta(description="Overrides limits.timeout for this project.")] = None
+    env: Annotated[dict[str, str], Meta(description="Environment variables for runs in this project.")] = field(
+        default_factory=dict
+    )
+
+
+class Limits(Section):
+    """What one task, one file and one user may use."""
+
+    timeout: Annotated[Positive, Meta(description="A run is ended after this long unless its task says otherwise.")] = 14400.0
+    grace: Annotated[Seconds, Meta(description="Between asking a run to stop and ending all of it.")] = 10.0
+    output_bytes: Annotated[
+        Annotated[int, Meta(ge=4096)],
+        Meta(description="Kept of stdout and of stderr each: the first and the last half of this."),
+    ] = 10 << 20
+    result_bytes: Annotated[Count, Meta(description="The largest result.json that is taken over.")] = 1 << 20
+    task_file_bytes: Annotated[Count, Meta(description="The largest task file that is accepted.")] = 1 << 20
+    artifacts: Annotated[Count, Meta(description="How many artifact paths are recorded for one run.")] = 1000
+    pending_warn: Annotated[Count, Meta(description="Waiting tasks of one user from which on a warning is given.")] = 1000
+    pending_max: Annotated[Count, Meta(description="Waiting tasks of one user; more are refused.")] = 1_000_000
+    start_attempts: Annotated[Count, Meta(description="A run that could not be started is tried this often.")] = 3
+
+
+class Intervals(Section):
+    """How often to look when nothing rings."""
+
+    poll: Annotated[Positive, Meta(description="The daemon's safety net: look at spool and queue this often.")] = 5.0
+    watch: Annotated[Positive, Meta(description="The watchdog's safety net: look at every run this often.")] = 5.0
+    heartbeat: Annotated[Positive, Meta(description="A supervisor beats this often.")] = 5.0
+    settle: Annotated[
+        Seconds, Meta(description="Without inotify: a file in the spool must have been quiet for this long.")
+    ] = 1.0
+    start_grace: Annotated[
+        Positive, Meta(description="A claimed run that has not started after this long is taken back.")
+    ] = 30.0
+
+
+class Spool(Section):
+    """How files are taken in."""
+
+    inotify: Annotated[bool, Meta(description="Off: rely on polling alone (network file systems).")] = True
+    batch: Annotated[Count, Meta(description="Files taken in with one commit.")] = 500
+
+
+class Retention(Section):
+    """What is kept, and for how long."""
+
+    days: Annotated[Positive, Meta(description="Archive, logs and rejected files older than this are pruned.")] = 30.0
+
+
+class Log(Section):
+    """What is logged."""
+
+    level: Annotated[Literal["debug", "info", "warning", "error"], Meta(description="The least level that is logged.")] = "info"
+
+
+class Config(Section):
+    """All settings of one instance."""
+
+    slots: Slots = Slots()
+    per_user_serialization: PerUserSerialization = PerUserSerialization()
+    fair_share: FairShare = FairShare()
+    default_agent: Annotated[Name, Meta(description="The agent for tasks that name none.")] = "shell"
+    default_project: Annotated[Name, Meta(description="The project of tasks that name none.")] = "default"
+    default_user: Annotated[
+        Name | None, Meta(description="The user of tasks that name none; absent: the file's owner.")
+    ] = None
+    operators: Annotated[
+        tuple[Name, ...], Meta(description="Users whose critical tasks go before everybody's.")
+    ] = ()
+    agents: Annotated[dict[Name, Agent], Meta(description="Named command templates.")] = field(default_factory=dict)
+    projects: Annotated[dict[Name, Project], Meta(description="Named trees.")] = field(default_factory=dict)
+    environment: Annotated[
+        tuple[str, ...], Meta(description="Variables of the daemon's own environment that agents inherit.")
+    ] = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
+    limits: Limits = Limits()
+    intervals: Intervals = Intervals()
+    spool: Spool = Spool()
+    retention: Retention = Retention()
+    log: Log = Log()
