@@ -1,0 +1,1 @@
+"""One run: its directory, its supervisor, and how it is started."""

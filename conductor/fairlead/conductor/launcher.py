@@ -1,0 +1,77 @@
+"""Launchers: how the daemon gets a supervisor started for a run directory."""
+
+import os
+import socket
+import subprocess
+import sys
+from typing import Protocol
+
+from fairlead.base.errors import UnavailableError
+
+
+class SpawnerGoneError(UnavailableError):
+    """The spawner has died; claims that it had not started are taken back."""
+
+
+class Launcher(Protocol):
+    """Starts supervisors. Starting twice is harmless: the second finds the run inhabited, and leaves."""
+
+    def launch(self, run_dir: str) -> None:
+        """Have a supervisor started; it runs on its own from there."""
+
+    def close(self) -> None:
+        """Let go; supervisors go on."""
+
+
+class ProcessLauncher:
+    """Supervisors forked by a spawner process."""
+
+    def __init__(self, error_log: str) -> None:
+        self._error_log = error_log
+        self._socket: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start the spawner, unless it runs."""
+        if self._socket is not None:
+            return
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+        with open(self._error_log, "ab") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "fairlead.conductor.spawner"],
+                stdin=theirs,
+                stdout=errors,
+                stderr=errors,
+                cwd="/",
+                start_new_session=True,
+                env=os.environ | {"PYTHONSAFEPATH": "1"},
+            )
+        theirs.close()
+        self._socket = ours
+
+    def launch(self, run_dir: str) -> None:
+        """Have a supervisor started; it runs on its own from there."""
+        self.start()
+        try:
+            if self._socket is not None:
+                self._socket.send(os.fsencode(run_dir))
+        except OSError as error:
+            self.close()
+            raise SpawnerGoneError(f"the spawner is gone: {error}") from error
+
+    @property
+    def died(self) -> bool:
+        """Whether the spawner that was started has ended."""
+        return self._process is not None and self._process.poll() is not None
+
+    @property
+    def pid(self) -> int | None:
+        """The spawner's pid, while one is known."""
+        return self._process.pid if self._process else None
+
+    def close(self) -> None:
+        """Let go; supervisors go on."""
+        if self._socket is not None:
+            self._socket.close()
+        self._socket = None
+        self._process = None

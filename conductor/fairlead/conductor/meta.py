@@ -1,0 +1,105 @@
+"""meta.json: what everybody may know of a run, written by its dispatcher, then by its supervisor alone."""
+
+import os
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from fairlead.base.clock import iso
+from fairlead.base.errors import FairleadError
+from fairlead.base.files import read_plain, write_atomically, write_durably
+from fairlead.queue.states import FINAL, Status
+
+NAME = "meta.json"
+LIMIT = 16 << 20
+
+
+class CorruptMetaError(FairleadError):
+    """meta.json cannot be read as one."""
+
+
+class Supervisor(Struct, frozen=True):
+    """The process that looks after the run."""
+
+    pid: int
+    start: int
+
+
+class Heartbeat(Struct, frozen=True):
+    """A sign of life: what counts is that `seq` changes, not the time in it."""
+
+    seq: int = 0
+    at: str = ""
+
+
+class Meta(Struct, kw_only=True):
+    """The state of one run."""
+
+    id: str
+    #: claimed, running, then how it ended; `void`: taken back before it started.
+    status: str
+    user: str
+    project: str
+    agent: str
+    attempt: int
+    lock_id: str
+    token: int
+    host: str
+    boot_id: str
+    #: CLOCK_BOOTTIME at the claim: what the held time is counted from.
+    claimed_boot: float
+    claimed_at: int
+    lock_released: bool = False
+    supervisor: Supervisor | None = None
+    pid: int | None = None
+    #: Every process of the run that was seen at the last beat, for cleaning up after a supervisor that died.
+    processes: list[tuple[int, int]] = field(default_factory=list)
+    heartbeat: Heartbeat = Heartbeat()
+    started_at: int | None = None
+    finished_at: int | None = None
+    exit_code: int | None = None
+    signal: str | None = None
+    reason: str = ""
+    error: str = ""
+    held: float = 0.0
+    cost: float | None = None
+    progress: str = ""
+    artifacts: list[str] = field(default_factory=list)
+    result: Any = None
+    log_tail: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """Whether the supervisor saw the end of everything."""
+        return self.status in FINAL
+
+    @property
+    def final_status(self) -> Status:
+        """How it ended."""
+        return Status(self.status)
+
+
+_decode = msgspec.json.Decoder(Meta).decode
+_TIMES = ("claimed_at", "started_at", "finished_at")
+
+
+def read_meta(run_dir: str) -> Meta:
+    """Read a run's meta.json."""
+    path = os.path.join(run_dir, NAME)
+    try:
+        return _decode(read_plain(path, LIMIT))
+    except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError, FairleadError) as error:
+        raise CorruptMetaError(f"{path} cannot be read: {error}") from error
+
+
+def write_meta(run_dir: str, meta: Meta, *, durable: bool) -> None:
+    """Replace a run's meta.json."""
+    write = write_durably if durable else write_atomically
+    write(os.path.join(run_dir, NAME), msgspec.json.format(msgspec.json.encode(meta), indent=2))
+
+
+def shown(meta: Meta) -> dict[str, Any]:
+    """The meta data for people: times as text."""
+    data: dict[str, Any] = msgspec.to_builtins(meta)
+    return data | {name: iso(data[name]) for name in _TIMES}

@@ -1,0 +1,166 @@
+"""Entering the queue, and leaving it without having run."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from fairlead.queue.errors import StaleVersionError
+from fairlead.queue.sqlite import statements as sql
+from fairlead.queue.sqlite.base import StorePart, as_json
+from fairlead.queue.states import ACTIVE, Status, check_transition
+from fairlead.queue.store import Admitted, Submission
+from fairlead.queue.task import Changes, Outcome, Spec, Task
+
+#: Come-due tasks are promoted in portions, so that one commit stays small.
+PORTION = 1000
+
+
+class Admission(StorePart):
+    """add, promote_due, next_due, cancel, retry, update."""
+
+    def add(self, submissions: Sequence[Submission], *, now: int, warn_at: int, refuse_at: int) -> list[Admitted]:
+        """Take tasks in; a known id is a no-op."""
+        with self.db.transaction():
+            pending = {user: self._pending(user) for user in {item.spec.user for item in submissions}}
+            results = [self._add_one(item, now, pending, refuse_at) for item in submissions]
+            self._enter_all([item for item, result in zip(submissions, results, strict=True) if _entered(result)], now)
+        return [_warned(item, result, pending, warn_at) for item, result in zip(submissions, results, strict=True)]
+
+    def _pending(self, user: str) -> int:
+        return self.db.value(sql.PENDING_OF_USER, (user,)) or 0
+
+    def _add_one(self, item: Submission, now: int, pending: dict[str, int], refuse_at: int) -> Admitted:
+        spec = item.spec
+        if self.db.value(sql.TASK, (item.id,)):
+            return Admitted(id=item.id, new=False)
+        if pending[spec.user] >= refuse_at:
+            return Admitted(
+                id=item.id,
+                new=False,
+                refusal=f"user {spec.user} has {pending[spec.user]} tasks waiting, limits.pending_max is {refuse_at}: "
+                "wait for some to finish, or cancel some.",
+            )
+        self.db.run(sql.ADD_TASK, _columns(item, now))
+        self.db.run(
+            sql.ADD_EVENT,
+            (now, item.id, spec.user, "queued", Status.QUEUED, as_json({"priority": spec.priority, "source": spec.source})),
+        )
+        pending[spec.user] += 1
+        return Admitted(id=item.id)
+
+    def _enter_all(self, items: Sequence[Submission], now: int) -> None:
+        """One change of accounts per project, however many tasks it gets."""
+        pending: Counter[tuple[str, str]] = Counter()
+        ready: Counter[tuple[str, str]] = Counter()
+        for item in items:
+            lane = (item.spec.user, item.spec.project)
+            pending[lane] += 1
+            ready[lane] += _since(item.spec, item.created_at) <= now
+        for (user, project), count in pending.items():
+            self._enter(user, project, now, pending=count, ready=ready[user, project])
+
+    def promote_due(self, now: int) -> int:
+        """Let tasks whose `run_at` has come take part; returns how many."""
+        if (first := self.next_due()) is None or first > now:
+            return 0
+        with self.db.transaction():
+            rows = self.db.rows(sql.COME_DUE, (now, PORTION))
+            for seq, user, project in rows:
+                self.db.run(sql.MAKE_DUE, (seq,))
+                self._shift(user, project, ready=1)
+        return len(rows)
+
+    def next_due(self) -> int | None:
+        """When the next waiting `run_at` comes."""
+        due: int | None = self.db.value(sql.NEXT_DUE)
+        return due
+
+    def cancel(self, task_id: str, *, by: str, now: int) -> Task:
+        """Cancel a queued task, or note the request on an active one; returns the task as it is then."""
+        with self.db.transaction():
+            task = self._task(task_id)
+            if task.status in ACTIVE:
+                self.db.run(sql.REQUEST_CANCEL, {"id": task_id, "by": by, "now": now})
+                self._log(now, "cancel_requested", task, task.status, by=by)
+            else:
+                self._cancel_queued(task, by, now)
+            return self._task(task_id)
+
+    def _cancel_queued(self, task: Task, by: str, now: int) -> None:
+        check_transition(task.id, task.status, Status.CANCELLED)
+        outcome = Outcome(
+            status=Status.CANCELLED, reason="cancelled", error=f"cancelled by {by} before it started", finished_at=now
+        )
+        due = self.db.value("SELECT due FROM tasks WHERE id = ?", (task.id,))
+        self.db.run(sql.CANCEL_QUEUED, {"id": task.id, "outcome": as_json(outcome), "now": now})
+        self._shift(task.spec.user, task.spec.project, pending=-1, ready=-due)
+        self._log(now, "cancelled", task, Status.CANCELLED, by=by)
+
+    def retry(self, task_id: str, *, by: str, now: int) -> Task:
+        """Send a failed, cancelled or lost task through the queue again."""
+        with self.db.transaction():
+            task = self._task(task_id)
+            check_transition(task_id, task.status, Status.QUEUED)
+            self.db.run(sql.RETRY, {"id": task_id, "now": now})
+            self._enter(task.spec.user, task.spec.project, now, pending=1, ready=1)
+            self._log(now, "retried", task, Status.QUEUED, by=by, after=task.status)
+            return self._task(task_id)
+
+    def update(self, task_id: str, version: int, changes: Changes, *, now: int) -> Task:
+        """Change a queued task, if nobody else did meanwhile."""
+        with self.db.transaction():
+            task = self._task(task_id)
+            if task.version != version or task.status is not Status.QUEUED:
+                raise StaleVersionError(
+                    f"task {task_id} is {task.status} at version {task.version}, not queued at version {version}: "
+                    "read it again, then change it."
+                )
+            self._change(task, _changed(task.spec, changes), now)
+            return self._task(task_id)
+
+    def _change(self, task: Task, spec: Spec, now: int) -> None:
+        since = _since(spec, task.created_at)
+        was_due = self.db.value("SELECT due FROM tasks WHERE id = ?", (task.id,))
+        values = {"id": task.id, "version": task.version, "now": now, "spec": as_json(spec)}
+        self.db.run(sql.CHANGE, values | {"rank": spec.priority, "since": since, "due": int(since <= now)})
+        self._shift(spec.user, spec.project, ready=int(since <= now) - was_due)
+        self._log(now, "changed", task, Status.QUEUED, priority=spec.priority, run_at=spec.run_at)
+
+
+def _since(spec: Spec, created_at: int) -> int:
+    """From when on a task may run."""
+    return max(created_at, spec.run_at or 0)
+
+
+def _columns(item: Submission, now: int) -> dict[str, object]:
+    since = _since(item.spec, item.created_at)
+    return {
+        "id": item.id,
+        "user": item.spec.user,
+        "project": item.spec.project,
+        "rank": item.spec.priority,
+        "due": int(since <= now),
+        "since": since,
+        "express": int(item.express),
+        "created_at": item.created_at,
+        "now": now,
+        "spec": as_json(item.spec),
+    }
+
+
+def _entered(result: Admitted) -> bool:
+    return result.new and not result.refusal
+
+
+def _warned(item: Submission, result: Admitted, pending: dict[str, int], warn_at: int) -> Admitted:
+    user = item.spec.user
+    if not _entered(result) or pending[user] <= warn_at:
+        return result
+    return replace(result, warning=f"user {user} has {pending[user]} tasks waiting (limits.pending_warn is {warn_at}).")
+
+
+def _changed(spec: Spec, changes: Changes) -> Spec:
+    given = {name: getattr(changes, name) for name in changes.__struct_fields__}
+    return replace(spec, **{name: value for name, value in given.items() if value is not UNSET})

@@ -1,0 +1,153 @@
+"""One connection to the SQLite file: opened safely, errors translated, transactions immediate.
+
+Nothing heavy is imported here: the short commands read through this module.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import apsw
+
+from fairlead.queue.errors import (
+    StoreBrokenError,
+    StoreBusyError,
+    StoreUnavailableError,
+    StoreVersionError,
+)
+from fairlead.queue.sqlite.schema import MIGRATIONS, VERSION
+
+#: 3.7.0 to 3.51.2 can corrupt a WAL database when two connections write or checkpoint at once.
+OLDEST_SQLITE = (3, 51, 3)
+BUSY_MS = 10_000
+#: The page cache of one connection, in KiB: enough for the index paths of a million tasks.
+CACHE_KIB = 16_384
+
+Row = tuple[Any, ...]
+
+
+class Connection:
+    """A connection of one process. It must not be carried across a fork."""
+
+    def __init__(self, path: str, *, read_only: bool = False) -> None:
+        _check_library()
+        self.path = path
+        self._pid = os.getpid()
+        with translated(path):
+            self._db = apsw.Connection(path, flags=_flags(read_only=read_only))
+            self._configure()
+            self._check_version(read_only=read_only)
+
+    def _configure(self) -> None:
+        self._db.set_busy_timeout(BUSY_MS)
+        self._db.pragma("mmap_size", 0)
+        self._db.pragma("cache_size", -CACHE_KIB)
+        self._db.pragma("synchronous", "full")
+
+    def _check_version(self, *, read_only: bool) -> None:
+        version = self._db.pragma("user_version")
+        if version > VERSION:
+            raise StoreVersionError(
+                f"{self.path} has schema version {version}, this Fairlead knows up to {VERSION}: "
+                "upgrade Fairlead, or point it at another instance."
+            )
+        if version < VERSION and not read_only:
+            self._db.pragma("journal_mode", "wal")
+            self._migrate()
+
+    def _migrate(self) -> None:
+        """Bring the file to this version; several processes may try at once."""
+        with self.transaction():
+            version = self._db.pragma("user_version")
+            for script in MIGRATIONS[version:]:
+                self._db.execute(script)
+            self._db.pragma("user_version", VERSION)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All of the block or nothing of it, durable when it ends.
+
+        IMMEDIATE takes the write lock first: a transaction that reads before it writes could otherwise be
+        refused in the middle.
+        """
+        with translated(self.path):
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Several reads of one and the same moment."""
+        with translated(self.path):
+            self._db.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self._db.execute("ROLLBACK")
+
+    def run(self, sql: str, values: Row | dict[str, Any] = ()) -> int:
+        """Execute and return how many rows were changed."""
+        self._db.execute(sql, values)
+        return self._db.changes()
+
+    def rows(self, sql: str, values: Row | dict[str, Any] = ()) -> list[Row]:
+        """Execute and return every row."""
+        with translated(self.path):
+            return self._db.execute(sql, values).fetchall()
+
+    def row(self, sql: str, values: Row | dict[str, Any] = ()) -> Row | None:
+        """Execute and return the first row, if there is one."""
+        with translated(self.path):
+            return self._db.execute(sql, values).fetchone()
+
+    def value(self, sql: str, values: Row | dict[str, Any] = ()) -> Any:  # noqa: ANN401 - any column
+        """Execute and return the first column of the first row."""
+        row = self.row(sql, values)
+        return None if row is None else row[0]
+
+    def close(self) -> None:
+        """Close; a connection that came through a fork is only forgotten."""
+        if os.getpid() == self._pid:
+            self._db.close()
+
+
+def _flags(*, read_only: bool) -> int:
+    # Read-only commands still need write access to the WAL's index, so they open read-write but never create.
+    return apsw.SQLITE_OPEN_READWRITE | (0 if read_only else apsw.SQLITE_OPEN_CREATE)
+
+
+def _check_library() -> None:
+    version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
+    if version < OLDEST_SQLITE:
+        raise StoreVersionError(
+            f"SQLite {apsw.sqlite_lib_version()} can corrupt a database that two processes write to; "
+            f"at least {'.'.join(map(str, OLDEST_SQLITE))} is needed: pip install --upgrade apsw"
+        )
+
+
+@contextmanager
+def translated(path: str) -> Iterator[None]:
+    """SQLite's errors as ours: what to wait for, what to repair, what to stop at."""
+    try:
+        yield
+    except apsw.Error as error:
+        raise _translate(path, error) from error
+
+
+def _translate(path: str, error: apsw.Error) -> Exception:
+    if isinstance(error, apsw.BusyError | apsw.LockedError):
+        return StoreBusyError(f"{path} is busy with other writers; try again in a moment.")
+    if isinstance(error, apsw.CantOpenError | apsw.FullError | apsw.ReadOnlyError | apsw.PermissionsError):
+        return StoreUnavailableError(f"{path} cannot be opened or written to now: {error}")
+    if isinstance(error, apsw.IOError | apsw.CorruptError | apsw.NotADBError):
+        return StoreBrokenError(
+            f"{path} cannot be trusted: {error}. Check the disk; `fairlead rebuild` makes a new one from the files."
+        )
+    return error
+

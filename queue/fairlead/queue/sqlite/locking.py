@@ -1,0 +1,86 @@
+"""Locks that are not an attempt's, leases, quarantine, and pauses."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from fairlead.queue.sqlite import statements as sql
+from fairlead.queue.sqlite.base import StorePart, as_lock
+from fairlead.queue.sqlite.claiming import free_lock, quarantine_lock, take_lock
+from fairlead.queue.store import Holder, Lock, PastLock, Pause
+
+
+class Locking(StorePart):
+    """acquire, release, renew, quarantine, locks, lock, past_lock, pause, resume, pauses."""
+
+    def acquire(self, name: str, *, task_id: str, holder: Holder, now: int, lease: float) -> Lock | None:
+        """Take a lock for a person's command; None while somebody holds it."""
+        with self.db.transaction():
+            if self.db.value(sql.LOCK_BY_NAME, (name,)):
+                return None
+            token = self.db.value(sql.NEXT_TOKEN)
+            lock_id = f"{task_id}_{token}"
+            take_lock(self, name, lock_id, token, task_id, "hold", holder, now, lease)
+            self._log(now, "lock_taken", user=name.removeprefix("user:"), lock=name, lock_id=lock_id, pid=holder.pid)
+            return as_lock(self.db.row(sql.LOCK_BY_ID, (lock_id,)) or ())
+
+    def release(self, lock_id: str, *, why: str, now: int, evidence: dict[str, Any]) -> bool:
+        """Free a lock; False if that lock is not held any more."""
+        with self.db.transaction():
+            row = self.db.row(sql.LOCK_BY_ID, (lock_id,))
+            if row is None:
+                self._log(now, "refused", what="release", lock_id=lock_id, why=why)
+                return False
+            lock = as_lock(row)
+            free_lock(self, lock, why, now, evidence)
+            self._log(now, "lock_released", user=lock.user, lock=lock.name, lock_id=lock_id, why=why, evidence=evidence)
+            return True
+
+    def renew(self, lock_ids: Sequence[str], *, now: int, lease: float) -> None:
+        """Extend leases that heartbeats have renewed."""
+        with self.db.transaction():
+            for lock_id in lock_ids:
+                self.db.run(sql.RENEW_LOCK, {"lock_id": lock_id, "expires_at": now + int(lease * 1000)})
+
+    def quarantine(self, lock_id: str, *, now: int, evidence: dict[str, Any]) -> None:
+        """Keep a lock that nobody can prove free, and say so."""
+        with self.db.transaction():
+            row = self.db.row(sql.LOCK_BY_ID, (lock_id,))
+            if row is not None:
+                quarantine_lock(self, as_lock(row), now, evidence)
+
+    def locks(self) -> list[Lock]:
+        """Every lock that is held."""
+        return [as_lock(row) for row in self.db.rows(sql.LOCKS)]
+
+    def lock(self, name: str) -> Lock | None:
+        """The lock of that name, if it is held."""
+        row = self.db.row(sql.LOCK_BY_NAME, (name,))
+        return as_lock(row) if row else None
+
+    def past_lock(self, lock_id: str) -> PastLock | None:
+        """A released lock, if it is remembered."""
+        row = self.db.row(sql.PAST_LOCK, (lock_id,))
+        if row is None:
+            return None
+        *fields, evidence = row
+        return PastLock(**dict(zip(PastLock.__struct_fields__, fields, strict=False)), evidence=msgspec.json.decode(evidence))
+
+    def pause(self, scope: str, *, by: str, reason: str, now: int) -> None:
+        """Start nothing more in that scope."""
+        with self.db.transaction():
+            self.db.run(sql.PAUSE, {"scope": scope, "by": by, "reason": reason, "now": now})
+            self._log(now, "paused", scope=scope, by=by, reason=reason)
+
+    def resume(self, scope: str, *, by: str, now: int) -> bool:
+        """Go on; False if it was not paused."""
+        with self.db.transaction():
+            if not self.db.run(sql.RESUME, (scope,)):
+                return False
+            self._log(now, "resumed", scope=scope, by=by)
+            return True
+
+    def pauses(self) -> list[Pause]:
+        """What is paused."""
+        return [Pause(scope=row[0], at=row[1], by=row[2], reason=row[3]) for row in self.db.rows(sql.PAUSES)]

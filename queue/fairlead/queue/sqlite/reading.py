@@ -1,0 +1,82 @@
+"""Reading: tasks, attempts, events."""
+
+import json
+
+import msgspec
+
+from fairlead.queue.sqlite import statements as sql
+from fairlead.queue.sqlite.base import StorePart, as_json, as_task
+from fairlead.queue.sqlite.connection import Row
+from fairlead.queue.states import Status
+from fairlead.queue.store import Filter
+from fairlead.queue.task import Attempt, Event, Task
+
+
+class Reading(StorePart):
+    """get, find, list_tasks, attempts, events, note."""
+
+    def get(self, task_id: str) -> Task:
+        """One task."""
+        return self._task(task_id)
+
+    def find(self, part: str) -> list[str]:
+        """The ids that begin with this, or whose tail does."""
+        return [row[0] for row in self.db.rows(sql.FIND, {"part": part})]
+
+    def list_tasks(self, which: Filter) -> list[Task]:
+        """Tasks, newest first."""
+        values = {
+            "any_status": int(not which.statuses),
+            "statuses": json.dumps(sorted(which.statuses)),
+            "user": which.user,
+            "project": which.project,
+            "limit": which.limit,
+        }
+        return [as_task(row) for row in self.db.rows(sql.LIST, values)]
+
+    def attempts(self, task_id: str) -> list[Attempt]:
+        """All attempts of a task."""
+        return [_as_attempt(row) for row in self.db.rows(sql.ATTEMPTS, (task_id,))]
+
+    def events(self, *, task_id: str | None = None, after: int = 0, limit: int = 1000) -> list[Event]:
+        """What happened, in order."""
+        if task_id is None:
+            rows = self.db.rows(sql.EVENTS, (after, limit))
+        else:
+            rows = self.db.rows(sql.EVENTS_OF_TASK, (task_id, after, limit))
+        return [_as_event(row) for row in rows]
+
+    def note(self, event: Event) -> None:
+        """Write an event down."""
+        with self.db.transaction():
+            values = (event.at, event.task_id, event.user, event.event, event.status, as_json(event.detail))
+            self.db.run(sql.ADD_EVENT, values)
+
+
+def _as_attempt(row: Row) -> Attempt:
+    status = Status(row[5]) if row[5] else None
+    return Attempt(
+        number=row[0],
+        token=row[1],
+        claimed_at=row[2],
+        started_at=row[3],
+        finished_at=row[4],
+        status=status,
+        reason=row[6],
+        error=row[7],
+        exit_code=row[8],
+        signal=row[9],
+        host=row[10],
+    )
+
+
+def _as_event(row: Row) -> Event:
+    return Event(
+        seq=row[0],
+        at=row[1],
+        task_id=row[2],
+        user=row[3],
+        event=row[4],
+        status=Status(row[5]) if row[5] else None,
+        detail=msgspec.json.decode(row[6]),
+    )
