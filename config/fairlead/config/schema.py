@@ -2,16 +2,45 @@
 
 The classes are the reference: docs/configuration.md and `config show` are made from them. A field's
 `Annotated` description says what it means; durations are seconds once loaded.
+
+Two words in a type's `extra` are read when a file is loaded: `duration` marks seconds that may be written
+as 15m, and `noun` says in an error message what a text must look like.
 """
 
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
-Seconds = Annotated[float, Meta(ge=0)]
-Positive = Annotated[float, Meta(gt=0)]
+#: What an agent's command may name in braces, and what each stands for.
+PLACEHOLDERS = {
+    "prompt": "the prompt itself, as one argument",
+    "prompt_file": "a file that holds the prompt",
+    "task_file": "a file that holds the whole task as JSON",
+    "project_path": "the working directory",
+    "run_dir": "the directory of this run",
+    "id": "the task's id",
+    "user": "the user it runs for",
+    "project": "the project's name",
+    "result_file": "where the agent may leave its result as JSON",
+}
+
+_DURATION = {"duration": True}
+# `(?!\n)$` because `$` alone would let a line end through.
+_NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}(?!\n)$"
+_VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*(?!\n)$"
+
+Seconds = Annotated[float, Meta(ge=0, extra=_DURATION)]
+Period = Annotated[float, Meta(gt=0, extra=_DURATION)]
+#: Bounded, because infinity would swallow every other weight.
+Positive = Annotated[float, Meta(gt=0, le=1_000_000)]
 Count = Annotated[int, Meta(ge=1)]
-Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$")]
+Name = Annotated[
+    str,
+    Meta(pattern=_NAME, extra={"noun": "name (1 to 64 letters, digits, _ . -, not starting with . or -)"}),
+]
+Variable = Annotated[str, Meta(pattern=_VARIABLE, extra={"noun": "variable name (letters, digits, _)"})]
+#: No program can be given a NUL, neither as argument nor in its environment.
+Text = Annotated[str, Meta(pattern=r"^[^\x00]*$", extra={"noun": "text"})]
 Priority = Literal["critical", "high", "medium", "low"]
 
 
@@ -19,22 +48,25 @@ class Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A part of the configuration."""
 
 
-class Slots(Section):
+class Slots(Section, frozen=True):
     """How many agents run at once."""
 
     max: Annotated[Count, Meta(description="Agents that may run at the same time, over all users.")] = 4
 
 
-class PerUserSerialization(Section):
+class PerUserSerialization(Section, frozen=True):
     """One task per user at a time."""
 
-    enabled: Annotated[bool, Meta(description="Off allows parallel runs of one user; for debugging only.")] = True
+    enabled: Annotated[
+        bool, Meta(description="Off allows parallel runs of one user; for debugging only.")
+    ] = True
     lock_timeout_seconds: Annotated[
-        Positive, Meta(description="The lease: a run without a heartbeat for this long is ended, then its lock freed.")
+        Period,
+        Meta(description="The lease: a run without a heartbeat for this long is ended, then its lock freed."),
     ] = 3600.0
 
 
-class FairShare(Section):
+class FairShare(Section, frozen=True):
     """Who is next."""
 
     half_life: Annotated[
@@ -42,55 +74,67 @@ class FairShare(Section):
     ] = 14400.0
     charge: Annotated[
         Literal["time", "cost"],
-        Meta(description="Charge the time a run held its lock, or the `cost` that the agent's result reports."),
+        Meta(
+            description="Charge the time a run held its lock, or the `cost` that the agent's result reports."
+        ),
     ] = "time"
     ageing: Annotated[
-        Positive, Meta(description="Waiting this long is worth one step of priority, so that low never starves.")
+        Period,
+        Meta(description="Waiting this long is worth one step of priority, so that low never starves."),
     ] = 3600.0
     weights: Annotated[
-        dict[str, Positive], Meta(description="A user's weight; 2 gets twice the time of 1. Absent means 1.")
+        dict[Name, Positive], Meta(description="A user's weight; 2 gets twice the time of 1. Absent means 1.")
     ] = field(default_factory=dict)
     project_weights: Annotated[
-        dict[str, Positive], Meta(description="A project's weight among the projects of one user. Absent means 1.")
+        dict[Name, Positive],
+        Meta(description="A project's weight among the projects of one user. Absent means 1."),
     ] = field(default_factory=dict)
 
 
-class Agent(Section):
+class Agent(Section, frozen=True):
     """A named command template."""
 
     command: Annotated[
-        tuple[str, ...],
+        tuple[Text, ...],
         Meta(
             min_length=1,
-            description="Program and arguments. Placeholders: {prompt} {prompt_file} {task_file} {project_path} "
-            "{run_dir} {id} {user} {project} {result_file}; {{ and }} are literal braces.",
+            description="Program and arguments, with placeholders; {{ and }} are literal braces.",
         ),
     ]
-    stdin: Annotated[Literal["none", "prompt"], Meta(description="What the agent reads: nothing, or the prompt.")] = "none"
-    env: Annotated[dict[str, str], Meta(description="Environment variables for this agent.")] = field(default_factory=dict)
+    stdin: Annotated[
+        Literal["none", "prompt"], Meta(description="What the agent reads: nothing, or the prompt.")
+    ] = "none"
+    env: Annotated[dict[Variable, Text], Meta(description="Environment variables for this agent.")] = field(
+        default_factory=dict
+    )
     timeout: Annotated[Seconds | None, Meta(description="Overrides limits.timeout for this agent.")] = None
     stop_signal: Annotated[
         Literal["TERM", "INT", "HUP", "QUIT"], Meta(description="The signal that asks this agent to stop.")
     ] = "TERM"
 
 
-class Project(Section):
+class Project(Section, frozen=True):
     """A tree that agents work in."""
 
-    path: Annotated[str, Meta(description="The working directory; ~ is the instance's home directory.")]
-    owner: Annotated[Name | None, Meta(description="The user that tasks of this project belong to unless they say otherwise.")] = None
+    path: Annotated[Text, Meta(description="The working directory; ~ is the instance's home directory.")]
+    owner: Annotated[
+        Name | None,
+        Meta(description="The user that tasks of this project belong to unless they say otherwise."),
+    ] = None
     agent: Annotated[Name | None, Meta(description="The agent for tasks that name none.")] = None
     priority: Annotated[Priority | None, Meta(description="The priority for tasks that name none.")] = None
     timeout: Annotated[Seconds | None, Meta(description="Overrides limits.timeout for this project.")] = None
-    env: Annotated[dict[str, str], Meta(description="Environment variables for runs in this project.")] = field(
-        default_factory=dict
-    )
+    env: Annotated[
+        dict[Variable, Text], Meta(description="Environment variables for runs in this project.")
+    ] = field(default_factory=dict)
 
 
-class Limits(Section):
+class Limits(Section, frozen=True):
     """What one task, one file and one user may use."""
 
-    timeout: Annotated[Positive, Meta(description="A run is ended after this long unless its task says otherwise.")] = 14400.0
+    timeout: Annotated[
+        Period, Meta(description="A run is ended after this long unless its task says otherwise.")
+    ] = 14400.0
     grace: Annotated[Seconds, Meta(description="Between asking a run to stop and ending all of it.")] = 10.0
     output_bytes: Annotated[
         Annotated[int, Meta(ge=4096)],
@@ -99,45 +143,59 @@ class Limits(Section):
     result_bytes: Annotated[Count, Meta(description="The largest result.json that is taken over.")] = 1 << 20
     task_file_bytes: Annotated[Count, Meta(description="The largest task file that is accepted.")] = 1 << 20
     artifacts: Annotated[Count, Meta(description="How many artifact paths are recorded for one run.")] = 1000
-    pending_warn: Annotated[Count, Meta(description="Waiting tasks of one user from which on a warning is given.")] = 1000
-    pending_max: Annotated[Count, Meta(description="Waiting tasks of one user; more are refused.")] = 1_000_000
-    start_attempts: Annotated[Count, Meta(description="A run that could not be started is tried this often.")] = 3
+    pending_warn: Annotated[
+        Count, Meta(description="Waiting tasks of one user from which on a warning is given.")
+    ] = 1000
+    pending_max: Annotated[Count, Meta(description="Waiting tasks of one user; more are refused.")] = (
+        1_000_000
+    )
+    start_attempts: Annotated[
+        Count, Meta(description="A run that could not be started is tried this often.")
+    ] = 3
 
 
-class Intervals(Section):
+class Intervals(Section, frozen=True):
     """How often to look when nothing rings."""
 
-    poll: Annotated[Positive, Meta(description="The daemon's safety net: look at spool and queue this often.")] = 5.0
-    watch: Annotated[Positive, Meta(description="The watchdog's safety net: look at every run this often.")] = 5.0
-    heartbeat: Annotated[Positive, Meta(description="A supervisor beats this often.")] = 5.0
+    poll: Annotated[
+        Period, Meta(description="The daemon's safety net: look at spool and queue this often.")
+    ] = 5.0
+    watch: Annotated[Period, Meta(description="The watchdog's safety net: look at every run this often.")] = (
+        5.0
+    )
+    heartbeat: Annotated[Period, Meta(description="A supervisor beats this often.")] = 5.0
     settle: Annotated[
         Seconds, Meta(description="Without inotify: a file in the spool must have been quiet for this long.")
     ] = 1.0
     start_grace: Annotated[
-        Positive, Meta(description="A claimed run that has not started after this long is taken back.")
+        Period, Meta(description="A claimed run that has not started after this long is taken back.")
     ] = 30.0
 
 
-class Spool(Section):
+class Spool(Section, frozen=True):
     """How files are taken in."""
 
     inotify: Annotated[bool, Meta(description="Off: rely on polling alone (network file systems).")] = True
     batch: Annotated[Count, Meta(description="Files taken in with one commit.")] = 500
 
 
-class Retention(Section):
+class Retention(Section, frozen=True):
     """What is kept, and for how long."""
 
-    days: Annotated[Positive, Meta(description="Archive, logs and rejected files older than this are pruned.")] = 30.0
+    days: Annotated[
+        Positive, Meta(description="Archive, logs and rejected files older than this are pruned.")
+    ] = 30.0
 
 
-class Log(Section):
+class Log(Section, frozen=True):
     """What is logged."""
 
-    level: Annotated[Literal["debug", "info", "warning", "error"], Meta(description="The least level that is logged.")] = "info"
+    level: Annotated[
+        Literal["debug", "info", "warning", "error"], Meta(description="The least level that is logged.")
+    ] = "info"
 
 
-class Config(Section):
+class Config(Section, frozen=True):
     """All settings of one instance."""
 
     slots: Slots = Slots()
@@ -151,10 +209,13 @@ class Config(Section):
     operators: Annotated[
         tuple[Name, ...], Meta(description="Users whose critical tasks go before everybody's.")
     ] = ()
-    agents: Annotated[dict[Name, Agent], Meta(description="Named command templates.")] = field(default_factory=dict)
+    agents: Annotated[dict[Name, Agent], Meta(description="Named command templates.")] = field(
+        default_factory=dict
+    )
     projects: Annotated[dict[Name, Project], Meta(description="Named trees.")] = field(default_factory=dict)
     environment: Annotated[
-        tuple[str, ...], Meta(description="Variables of the daemon's own environment that agents inherit.")
+        tuple[Variable, ...],
+        Meta(description="Variables of the daemon's own environment that agents inherit."),
     ] = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
     limits: Limits = Limits()
     intervals: Intervals = Intervals()

@@ -55,8 +55,17 @@ class Claim(Struct, frozen=True, kw_only=True):
     """A task that was claimed, with the lock that was taken for it."""
 
     task: Task
-    lock_id: str
-    token: int
+    lock: "Lock"
+
+    @property
+    def lock_id(self) -> str:
+        """The lock's own id."""
+        return self.lock.lock_id
+
+    @property
+    def token(self) -> int:
+        """The fencing token of this attempt."""
+        return self.lock.token
 
 
 class Lock(Struct, frozen=True, kw_only=True):

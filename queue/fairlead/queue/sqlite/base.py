@@ -63,6 +63,7 @@ class StorePart:
     def __init__(self, db: Connection, share: Share) -> None:
         self.db = db
         self.share = share
+        self._latest = 0.0
 
     # ------------------------------------------------------------------ tasks and events
 
@@ -88,19 +89,26 @@ class StorePart:
 
     def _enter(self, user: str, project: str, now: int, *, pending: int, ready: int) -> None:
         """Tasks begin to wait: open the accounts, lift a newcomer, count."""
-        t = now / 1000
         own = self.db.row(sql.USER_ACCOUNT, (user,))
         if own is None or own[2] == 0:
-            least = self.db.value(sql.LEAST_ACTIVE_USER)
-            lifted = standing.lift(own[0] if own else None, least, t, self.share.half_life)
+            lifted = self._lifted(own, self.db.row(sql.LEVEL_OF_USERS), now)
             self.db.run(sql.PUT_USER, {"user": user, "standing": lifted, "weight": self._weight(user)})
         lane = self.db.row(sql.LANE_ACCOUNT, (user, project))
         if lane is None or lane[2] == 0:
-            least = self.db.value(sql.LEAST_ACTIVE_LANE, (user,))
-            lifted = standing.lift(lane[0] if lane else None, least, t, self.share.half_life)
+            lifted = self._lifted(lane, self.db.row(sql.LEVEL_OF_LANES, {"user": user}), now)
             weight = self._project_weight(project)
             self.db.run(sql.PUT_LANE, {"user": user, "project": project, "standing": lifted, "weight": weight})
         self._shift(user, project, pending=pending, ready=ready)
+
+    def _lifted(self, account: Row | None, others: Row | None, now: int) -> float:
+        """Where a newcomer begins: his debts stay, credit does not."""
+        level = standing.level(*others) if others else None
+        return standing.lift(account[0] if account else None, level, self._time(now), self.share.half_life)
+
+    def _time(self, now: int) -> float:
+        """Seconds for the accounts: they never go back, whatever the wall clock does."""
+        self._latest = max(self._latest, now / 1000)
+        return self._latest
 
     def _shift(self, user: str, project: str, *, pending: int = 0, ready: int = 0, running: int = 0) -> None:
         values = {"user": user, "project": project, "pending": pending, "ready": ready, "running": running}
@@ -109,7 +117,7 @@ class StorePart:
 
     def _charge(self, user: str, project: str, amount: float, now: int) -> None:
         """Add what a run has used to the accounts of its user and project."""
-        t = now / 1000
+        t = self._time(now)
         own = self.db.row(sql.USER_ACCOUNT, (user,))
         lane = self.db.row(sql.LANE_ACCOUNT, (user, project))
         if own is None or lane is None:

@@ -82,13 +82,13 @@ class Claiming(StorePart):
         if not self.db.run(sql.CLAIM, {"id": pick.task_id, "token": token, "now": terms.now}):
             return None
         task = self._task(pick.task_id)
-        lock_id = f"{task.id}_{token}"
-        take_lock(self, name, lock_id, token, task.id, "run", terms.holder, terms.now, terms.lease)
+        lock = new_lock(name, token, task.id, "run", terms.holder, terms.now, terms.lease)
+        take_lock(self, lock)
         attempt = {"id": task.id, "number": task.attempt, "token": token, "now": terms.now, "host": terms.holder.host}
         self.db.run(sql.ADD_ATTEMPT, attempt)
         self._shift(task.spec.user, task.spec.project, pending=-1, ready=-1, running=1)
         self._log(terms.now, "claimed", task, Status.CLAIMED, attempt=task.attempt, token=token, pid=terms.holder.pid)
-        return Claim(task=task, lock_id=lock_id, token=token)
+        return Claim(task=task, lock=lock)
 
     def unclaim(self, task_id: str, token: int, *, reason: str, now: int, evidence: dict[str, Any]) -> None:
         """Take back a claim whose agent provably never started."""
@@ -171,16 +171,29 @@ class Claiming(StorePart):
 # ---------------------------------------------------------------------- locks, used by both lock parts
 
 
-def take_lock(
-    part: StorePart, name: str, lock_id: str, token: int, task_id: str, kind: str, holder: Holder, now: int, lease: float
-) -> bool:
-    """Write the row of a lock; False if somebody holds it."""
-    values = {"name": name, "lock_id": lock_id, "token": token, "task_id": task_id, "kind": kind, "now": now}
-    values |= {"expires_at": now + int(lease * 1000), "host": holder.host, "boot_id": holder.boot_id}
-    taken = part.db.run(sql.TAKE_LOCK, values | {"pid": holder.pid, "start": holder.start})
-    if taken and name.startswith("user:"):
-        part.db.run(sql.LOCK_USER, {"user": name.removeprefix("user:"), "locked": 1})
-    return bool(taken)
+def new_lock(name: str, token: int, task_id: str, kind: str, holder: Holder, now: int, lease: float) -> Lock:
+    """A lock that is about to be taken."""
+    return Lock(
+        name=name,
+        lock_id=f"{task_id}_{token}",
+        token=token,
+        task_id=task_id,
+        kind=kind,
+        state="held",
+        acquired_at=now,
+        expires_at=now + int(lease * 1000),
+        holder=holder,
+    )
+
+
+def take_lock(part: StorePart, lock: Lock) -> None:
+    """Write the row of a lock that nobody holds."""
+    holder = lock.holder
+    values = {name: getattr(lock, name) for name in ("name", "lock_id", "token", "task_id", "kind", "expires_at")}
+    values |= {"now": lock.acquired_at, "host": holder.host, "boot_id": holder.boot_id}
+    part.db.run(sql.TAKE_LOCK, values | {"pid": holder.pid, "start": holder.start})
+    if lock.user is not None:
+        part.db.run(sql.LOCK_USER, {"user": lock.user, "locked": 1})
 
 
 def free_lock(part: StorePart, lock: Lock, why: str, now: int, evidence: dict[str, Any]) -> None:

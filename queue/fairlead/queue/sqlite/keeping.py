@@ -80,10 +80,7 @@ class Keeping(StorePart):
             self._enter(task.spec.user, task.spec.project, now, pending=int(waits), ready=int(ready))
             self._shift(task.spec.user, task.spec.project, running=int(task.status in ACTIVE))
             if lock is not None:
-                lease = (lock.expires_at - lock.acquired_at) / 1000
-                take_lock(
-                    self, lock.name, lock.lock_id, lock.token, task.id, lock.kind, lock.holder, lock.acquired_at, lease
-                )
+                take_lock(self, lock)
             self._log(now, "rebuilt", task, task.status)
 
 

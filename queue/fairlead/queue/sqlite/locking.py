@@ -7,7 +7,7 @@ import msgspec
 
 from fairlead.queue.sqlite import statements as sql
 from fairlead.queue.sqlite.base import StorePart, as_lock
-from fairlead.queue.sqlite.claiming import free_lock, quarantine_lock, take_lock
+from fairlead.queue.sqlite.claiming import free_lock, new_lock, quarantine_lock, take_lock
 from fairlead.queue.store import Holder, Lock, PastLock, Pause
 
 
@@ -20,10 +20,10 @@ class Locking(StorePart):
             if self.db.value(sql.LOCK_BY_NAME, (name,)):
                 return None
             token = self.db.value(sql.NEXT_TOKEN)
-            lock_id = f"{task_id}_{token}"
-            take_lock(self, name, lock_id, token, task_id, "hold", holder, now, lease)
-            self._log(now, "lock_taken", user=name.removeprefix("user:"), lock=name, lock_id=lock_id, pid=holder.pid)
-            return as_lock(self.db.row(sql.LOCK_BY_ID, (lock_id,)) or ())
+            lock = new_lock(name, token, task_id, "hold", holder, now, lease)
+            take_lock(self, lock)
+            self._log(now, "lock_taken", user=lock.user, lock=name, lock_id=lock.lock_id, pid=holder.pid)
+            return lock
 
     def release(self, lock_id: str, *, why: str, now: int, evidence: dict[str, Any]) -> bool:
         """Free a lock; False if that lock is not held any more."""

@@ -48,7 +48,7 @@ MIGRATIONS: tuple[str, ...] = (
         locked INTEGER NOT NULL DEFAULT 0
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX users_ready ON users (standing, name) WHERE ready > 0;
-    CREATE INDEX users_active ON users (standing) WHERE pending + running > 0;
+    CREATE INDEX users_running ON users (standing) WHERE running > 0;
 
     -- The same per project of a user.
     CREATE TABLE lanes (
@@ -62,7 +62,7 @@ MIGRATIONS: tuple[str, ...] = (
         PRIMARY KEY (user, project)
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX lanes_ready ON lanes (user, standing, project) WHERE ready > 0;
-    CREATE INDEX lanes_active ON lanes (user, standing) WHERE pending + running > 0;
+    CREATE INDEX lanes_running ON lanes (user, standing) WHERE running > 0;
 
     CREATE TABLE attempts (
         task_id TEXT NOT NULL,

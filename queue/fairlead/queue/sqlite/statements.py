@@ -66,8 +66,15 @@ WHERE user = :user AND project = :project
 
 USER_ACCOUNT = "SELECT standing, weight, pending + running FROM users WHERE name = ?"
 LANE_ACCOUNT = "SELECT standing, weight, pending + running FROM lanes WHERE user = ? AND project = ?"
-LEAST_ACTIVE_USER = "SELECT min(standing) FROM users WHERE pending + running > 0"
-LEAST_ACTIVE_LANE = "SELECT min(standing) FROM lanes WHERE user = ? AND pending + running > 0"
+#: Where the others are, for a newcomer: the lowest who waits, and the highest who runs.
+LEVEL_OF_USERS = """
+SELECT (SELECT min(standing) FROM users WHERE ready > 0 AND locked = 0),
+    (SELECT max(standing) FROM users WHERE running > 0)
+"""
+LEVEL_OF_LANES = """
+SELECT (SELECT min(standing) FROM lanes WHERE user = :user AND ready > 0),
+    (SELECT max(standing) FROM lanes WHERE user = :user AND running > 0)
+"""
 #: A user may be locked by hand before his first task comes.
 PUT_USER = """
 INSERT INTO users (name, standing, weight, locked)
@@ -165,7 +172,6 @@ LOCK_COLUMNS = (
 TAKE_LOCK = """
 INSERT INTO locks (name, lock_id, token, task_id, kind, acquired_at, expires_at, host, boot_id, pid, pid_start)
 VALUES (:name, :lock_id, :token, :task_id, :kind, :now, :expires_at, :host, :boot_id, :pid, :start)
-ON CONFLICT (name) DO NOTHING
 """
 LOCK_HOLDER = """
 UPDATE locks SET host = :host, boot_id = :boot_id, pid = :pid, pid_start = :start WHERE token = :token

@@ -1,0 +1,71 @@
+"""Renders examples/config/config.yaml from the schema: `python -m fairlead.config.example`."""
+
+import sys
+from collections.abc import Iterator
+
+import msgspec
+
+from fairlead.config.schema import Agent, Config, Project, Section
+from fairlead.config.shape import Field, expected, fields_of
+
+_INTRO = """\
+# Every setting with its default. Copy this file, then remove the "#" before what you change: the section's
+# line and the key's. Lines with "# " explain. docs/configuration.md says where the file belongs.
+"""
+
+#: Names of the reader's own, to show the form; a key that is here has no default to show.
+_SAMPLES = {
+    "command": '[my-agent, --prompt-file, "{prompt_file}"]',
+    "path": "~/src/website",
+    "agent": "claude",
+    "priority": "medium",
+    "owner": "alice",
+    "timeout": "1h",
+    "default_user": "alice",
+}
+
+
+def example() -> str:
+    """The whole file."""
+    return "\n".join(
+        [
+            _INTRO,
+            *_keys(Config),
+            *_named("agents", "my-agent", Agent),
+            *_named("projects", "website", Project),
+        ]
+    )
+
+
+def _keys(section: type[Section]) -> Iterator[str]:
+    for name, field in fields_of(section).items():
+        if inner := field.shape.section:
+            yield f"# {inner.__doc__}\n#{name}:"
+            yield from (line for key, value in fields_of(inner).items() for line in _key(key, value, "  "))
+            yield ""
+        elif name not in ("agents", "projects"):
+            yield from (*_key(name, field, ""), "")
+
+
+def _named(plural: str, name: str, section: type[Section]) -> Iterator[str]:
+    yield f"# {fields_of(Config)[plural].shape.description}\n#{plural}:\n#  {name}:"
+    yield from (line for key, field in fields_of(section).items() for line in _key(key, field, "    "))
+    yield ""
+
+
+def _key(name: str, field: Field, indent: str) -> Iterator[str]:
+    yield f"# {indent}{field.shape.description} ({expected(field.shape).partition(' (')[0]})"
+    yield f"#{indent}{name}: {_value(name, field)}"
+
+
+def _value(name: str, field: Field) -> str:
+    if field.required or field.default is None:
+        return _SAMPLES[name]
+    if field.shape.item:
+        return "[" + ", ".join(field.default) + "]"
+    text = msgspec.json.encode(field.default).decode()
+    return text.strip('"').removesuffix(".0")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(example())

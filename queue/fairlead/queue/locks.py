@@ -1,0 +1,101 @@
+"""Locks as a person or another tool uses them, and how a row and its visible file are kept in step.
+
+Order: the row is taken first, then the file is shown; the file goes first, then the row. So whoever holds the row
+is the only one who touches the file, and a file without a row is a foreign one or a left-over of a crash.
+"""
+
+import os
+import select
+
+from fairlead.base import bell
+from fairlead.base.clock import Clock
+from fairlead.base.identity import boot_id, host, this_process
+from fairlead.queue.lockfiles import LockFiles
+from fairlead.queue.store import Holder, Lock, Store
+
+#: While waiting for a lock, look again at least this often: a ring may be lost.
+LOOK_AGAIN = 1.0
+
+
+def this_holder() -> Holder:
+    """The calling process as a holder of locks."""
+    process = this_process()
+    return Holder(host=host(), boot_id=boot_id(), pid=process.pid, start=process.start)
+
+
+class LockManager:
+    """Takes and frees user locks: the row in the store, then its visible files."""
+
+    def __init__(self, store: Store, files: LockFiles, clock: Clock, bells: str, lease: float) -> None:
+        self.store = store
+        self.files = files
+        self.clock = clock
+        self.bells = bells
+        self.lease = lease
+
+    def acquire(self, user: str, task_id: str, timeout: float = 30.0) -> Lock | None:
+        """Take a user's lock, waiting at most `timeout` seconds (0: try once); None if it was not free in time."""
+        deadline = self.clock.boot() + timeout
+        if lock := self._try(user, task_id):
+            return lock
+        listener = bell.Listener(self.bells, f"lock-{os.getpid()}")
+        try:
+            while (rest := deadline - self.clock.boot()) > 0:
+                if lock := self._try(user, task_id):
+                    return lock
+                select.select([listener], [], [], min(rest, LOOK_AGAIN))
+                listener.take()
+        finally:
+            listener.close()
+        return None
+
+    def _try(self, user: str, task_id: str) -> Lock | None:
+        now = self.clock.wall_ms()
+        lock = self.store.acquire(f"user:{user}", task_id=task_id, holder=this_holder(), now=now, lease=self.lease)
+        if lock is None or self.show(lock):
+            return lock
+        self.store.release(lock.lock_id, why="a foreign lock file is there", now=now, evidence={})
+        return None
+
+    def release(self, user: str, lock_id: str, why: str = "released by its holder") -> bool:
+        """Free a lock that this holder took; False if it is not held any more."""
+        lock = self.store.lock(f"user:{user}")
+        if lock is not None and lock.lock_id == lock_id:
+            self.files.drop(user, lock_id)
+        freed = self.store.release(lock_id, why=why, now=self.clock.wall_ms(), evidence={})
+        bell.ring_all(self.bells, "released")
+        return freed
+
+    def is_locked(self, user: str) -> bool:
+        """Whether a user's tasks cannot start: by a lock of ours or by somebody's file."""
+        return self.store.lock(f"user:{user}") is not None or self.files.read(user) is not None
+
+    def list(self) -> list[Lock]:
+        """Every lock that is held."""
+        return self.store.locks()
+
+    def show(self, lock: Lock) -> bool:
+        """Make a lock visible; False if a foreign file is in the way. A left-over of our own is replaced."""
+        if self.files.put(lock):
+            return True
+        found = self.files.read(lock.user or "")
+        if found is not None and self._is_left_over(found.lock_id):
+            self.files.drop(found.user, found.lock_id)
+        return self.files.put(lock)
+
+    def _is_left_over(self, lock_id: str) -> bool:
+        """Whether a file mirrors a lock that was released: its holder died before it could remove the file."""
+        return bool(lock_id) and self.store.past_lock(lock_id) is not None
+
+    def foreign(self) -> set[str]:
+        """The users whose lock file is not one of ours: nobody starts their tasks."""
+        shown = self.files.users()
+        if not shown:
+            return set()
+        ours = {lock.user for lock in self.store.locks()}
+        return {user for user in shown - ours if self._is_foreign(user)}
+
+    def _is_foreign(self, user: str) -> bool:
+        """Whether a file without a row is somebody else's. A left-over of ours goes when the row is taken next."""
+        found = self.files.read(user)
+        return found is not None and not self._is_left_over(found.lock_id)
