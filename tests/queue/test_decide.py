@@ -59,9 +59,7 @@ def positions(decision: Decision) -> dict[str, int | None]:
 
 def test_the_smallest_standing_starts() -> None:
     """Whoever has had least is first, whatever the priority of the others' tasks."""
-    decision = decide(
-        snapshot(user("ann", 2.0, lane(head(1, CRITICAL))), user("bob", 1.0, lane(head(2, LOW))), free=1)
-    )
+    decision = decide(snapshot(user("ann", 2.0, lane(head(1, CRITICAL))), user("bob", 1.0, lane(head(2, LOW))), free=1))
     assert picked(decision) == ["t2"]
     assert reasons(decision) == {"ann": Reason.BEHIND}
     assert positions(decision) == {"ann": 0}
@@ -116,9 +114,7 @@ def test_every_hold_has_its_sentence() -> None:
 def test_without_a_slot_everybody_has_a_place() -> None:
     """With no slot free, also after the limit was lowered, the reason is the slot, and the place is told."""
     for free in (0, -2):
-        decision = decide(
-            snapshot(user("ann", 2.0, lane(head(1))), user("bob", 1.0, lane(head(2))), free=free)
-        )
+        decision = decide(snapshot(user("ann", 2.0, lane(head(1))), user("bob", 1.0, lane(head(2))), free=free))
         assert picked(decision) == []
         assert reasons(decision) == {"ann": Reason.NO_SLOT, "bob": Reason.NO_SLOT}
         assert positions(decision) == {"ann": 1, "bob": 0}
@@ -142,9 +138,7 @@ def test_express_does_not_open_locks_or_pauses() -> None:
     express = head(1, CRITICAL, express=True)
     hold = Hold(reason=Reason.USER_LOCKED)
     decision = decide(
-        snapshot(
-            user("ann", 1.0, lane(express), hold=hold), user("bob", 1.0, lane(express, paused=True)), free=2
-        )
+        snapshot(user("ann", 1.0, lane(express), hold=hold), user("bob", 1.0, lane(express, paused=True)), free=2)
     )
     assert reasons(decision) == {"ann": Reason.USER_LOCKED, "bob": Reason.PAUSED}
 
@@ -171,9 +165,7 @@ def test_a_user_without_due_tasks_is_not_due() -> None:
 
 def test_projects_of_a_user_share_too() -> None:
     """Within a user the project that has had least is first; among equals the one that waited longest."""
-    less = user(
-        "ann", 1.0, lane(head(1), project="a", standing=2.0), lane(head(2), project="b", standing=1.0)
-    )
+    less = user("ann", 1.0, lane(head(1), project="a", standing=2.0), lane(head(2), project="b", standing=1.0))
     assert picked(decide(snapshot(less))) == ["t2"]
     equal = user("ann", 1.0, lane(head(1), project="a"), lane(head(2, waited=1), project="b"))
     assert picked(decide(snapshot(equal))) == ["t2"]

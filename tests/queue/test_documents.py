@@ -96,9 +96,7 @@ def nested(kind: str, depth: int) -> str:
     }[kind]
 
 
-@pytest.mark.parametrize(
-    ("kind", "parse"), [("yaml", parse_yaml), ("block", parse_yaml), ("json", parse_json)]
-)
+@pytest.mark.parametrize(("kind", "parse"), [("yaml", parse_yaml), ("block", parse_yaml), ("json", parse_json)])
 def test_nesting_is_capped(kind: str, parse: Parser) -> None:
     """The deepest allowed nesting is read, one level more is refused."""
     assert parse(nested(kind, MAX_DEPTH).encode()).data.keys() == {"a"}
@@ -496,11 +494,7 @@ SOUP = st.lists(SNIPPETS, max_size=40).map(lambda parts: "".join(parts).encode()
 
 
 @ALL
-@given(
-    data=st.binary(max_size=200)
-    | st.text(max_size=200).map(lambda text: text.encode("utf-8", "replace"))
-    | SOUP
-)
+@given(data=st.binary(max_size=200) | st.text(max_size=200).map(lambda text: text.encode("utf-8", "replace")) | SOUP)
 @example(data=b"\xef\xbb\xbf\xef\xbb\xbf")
 def test_whatever_comes_is_data_or_a_document_error(parse: Parser, data: bytes) -> None:
     """No bytes raise anything but a DocumentError, and what is read is plain, finite and clean."""

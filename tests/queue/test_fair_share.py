@@ -32,13 +32,9 @@ class Kind(Struct, frozen=True, kw_only=True):
 
 ONE_SLOT = Kind(name="one slot, any weights", most_slots=1, weights=WEIGHTS)
 EQUAL = Kind(name="many slots, equal weights")
-ONE_SLOT_NEWCOMERS = Kind(
-    name="one slot, any weights, newcomers", most_slots=1, weights=WEIGHTS, newcomers=True
-)
+ONE_SLOT_NEWCOMERS = Kind(name="one slot, any weights, newcomers", most_slots=1, weights=WEIGHTS, newcomers=True)
 EQUAL_NEWCOMERS = Kind(name="many slots, equal weights, newcomers", newcomers=True)
-ANYTHING = Kind(
-    name="many slots, any weights, comings and goings", weights=WEIGHTS, newcomers=True, returning=True
-)
+ANYTHING = Kind(name="many slots, any weights, comings and goings", weights=WEIGHTS, newcomers=True, returning=True)
 KINDS = (ONE_SLOT, EQUAL, ONE_SLOT_NEWCOMERS, EQUAL_NEWCOMERS, ANYTHING)
 
 
@@ -166,11 +162,7 @@ def test_projects_within_a_user_keep_the_bound(seed: int) -> None:
     """Two projects of one user, any weights, differ by one hold per weight at most, at every start."""
     random = Random(seed)
     weights = {"a": random.choice(WEIGHTS), "b": random.choice(WEIGHTS)}
-    jobs = [
-        Job(user="ann", project=project, length=random.expovariate(0.01))
-        for project in weights
-        for _ in range(20)
-    ]
+    jobs = [Job(user="ann", project=project, length=random.expovariate(0.01)) for project in weights for _ in range(20)]
     report = Simulation(jobs, share=FairShare(half_life=0.0, project_weights=weights), slots=3).run()
     had, longest, left = dict.fromkeys(weights, 0.0), dict.fromkeys(weights, 0.0), dict.fromkeys(weights, 20)
     for start in report.starts:
@@ -213,9 +205,7 @@ def endless_high_tasks_and_a_low_one() -> list[Job]:
 
 def test_low_never_starves() -> None:
     """Of an endless stream of high tasks only those of the next two steps go before a low one."""
-    starts = (
-        Simulation(endless_high_tasks_and_a_low_one(), share=FairShare(ageing=300.0), slots=1).run().starts
-    )
+    starts = Simulation(endless_high_tasks_and_a_low_one(), share=FairShare(ageing=300.0), slots=1).run().starts
     (waited,) = [start.waited for start in starts if start.rank == 3]
     assert 600.0 <= waited <= 600.0 + 3 * 10.0
 
@@ -247,12 +237,8 @@ def test_ten_thousand_tasks_do_not_delay_another_user() -> None:
     """Somebody's first task starts as soon as a slot is free, whatever the others have queued."""
     flood = [Job(user="ann", length=60.0) for _ in range(10_000)]
     share = FairShare()
-    one = Simulation([*flood, Job(user="bob", length=5.0, arrives=90.0)], share=share, slots=1).run(
-        until=600.0
-    )
-    two = Simulation([*flood, Job(user="bob", length=5.0, arrives=90.0)], share=share, slots=2).run(
-        until=600.0
-    )
+    one = Simulation([*flood, Job(user="bob", length=5.0, arrives=90.0)], share=share, slots=1).run(until=600.0)
+    two = Simulation([*flood, Job(user="bob", length=5.0, arrives=90.0)], share=share, slots=2).run(until=600.0)
     assert [start.waited for start in one.starts if start.user == "bob"] == [30.0]
     assert [start.waited for start in two.starts if start.user == "bob"] == [0.0]
 
@@ -275,9 +261,7 @@ def test_a_long_task_of_somebody_else_gives_a_newcomer_no_credit() -> None:
 
 def test_an_express_task_is_charged_like_any_other() -> None:
     """Whoever is sent ahead stands behind afterwards by what that took."""
-    jobs = [Job(user="ann", length=10.0) for _ in range(20)] + [
-        Job(user="bob", length=10.0) for _ in range(20)
-    ]
+    jobs = [Job(user="ann", length=10.0) for _ in range(20)] + [Job(user="bob", length=10.0) for _ in range(20)]
     jobs.append(Job(user="bob", length=100.0, arrives=5.0, rank=0, express=True))
     starts = Simulation(jobs, share=FairShare(half_life=0.0), slots=1).run().starts
     assert starts[1].task_id == "t40"

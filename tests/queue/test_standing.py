@@ -68,9 +68,7 @@ def test_a_half_life_halves() -> None:
 
 
 @given(SECONDS, SECONDS, WEIGHTS, HALF_LIVES)
-def test_one_long_task_costs_what_two_short_ones_cost(
-    a: float, b: float, weight: float, half_life: float
-) -> None:
+def test_one_long_task_costs_what_two_short_ones_cost(a: float, b: float, weight: float, half_life: float) -> None:
     """Cutting work into pieces neither helps nor hurts."""
     one = charge(None, a + b, weight, NOW, half_life)
     two = charge(charge(None, a, weight, NOW - b, half_life), b, weight, NOW, half_life)
@@ -92,9 +90,7 @@ def test_a_cost_fades_over_the_time_in_which_it_arose() -> None:
     """A cost is charged in its own unit, less what faded during the run."""
     standing = charge(None, 5.0, 1.0, NOW, 3600.0, over=3600.0)
     assert isclose(usage(standing, 1.0, NOW, 3600.0), 5.0 * faded(3600.0, 3600.0) + LEAST, rel_tol=1e-6)
-    assert isclose(
-        usage(charge(None, 5.0, 1.0, NOW, 3600.0, over=0.0), 1.0, NOW, 3600.0), 5.0 + LEAST, rel_tol=1e-6
-    )
+    assert isclose(usage(charge(None, 5.0, 1.0, NOW, 3600.0, over=0.0), 1.0, NOW, 3600.0), 5.0 + LEAST, rel_tol=1e-6)
 
 
 def test_nothing_decays_without_a_half_life() -> None:

@@ -87,9 +87,7 @@ def test_the_ending_decides_how_a_file_is_read(name: str, text: str) -> None:
 @pytest.mark.parametrize("name", ["t.txt", "t", ".yaml", "yaml", "t.yaml.bak", ""])
 def test_another_ending_is_refused_with_the_allowed_ones(name: str) -> None:
     """A name with another ending is refused, and the message names those that work."""
-    assert problems("prompt: go", name) == (
-        "the name must end in .yaml, .yml, .json, .md, .markdown; rename the file",
-    )
+    assert problems("prompt: go", name) == ("the name must end in .yaml, .yml, .json, .md, .markdown; rename the file",)
 
 
 def test_a_file_that_cannot_be_read_is_refused_in_the_same_form() -> None:
@@ -178,9 +176,7 @@ def test_a_key_without_a_value_counts_as_absent(key: str) -> None:
     assert spec_of(f"prompt: go\n{key}:\n") == spec_of("prompt: go\n")
 
 
-@pytest.mark.parametrize(
-    "key", ["title", "prompt", "agent", "action", "type", "project", "user", "run_at", "source"]
-)
+@pytest.mark.parametrize("key", ["title", "prompt", "agent", "action", "type", "project", "user", "run_at", "source"])
 def test_text_must_be_text(key: str) -> None:
     """A number where text is meant is refused: 1.10 and 1.1 would be the same."""
     assert refusal(**{key: 1.10}) == f"line 1: {key}: must be text, not 1.1; put it in quotes"
@@ -238,9 +234,7 @@ def test_a_prompt_is_kept_to_the_letter() -> None:
     assert with_prompt(prompt="  a\r\n\tb\x1b \n").prompt == "  a\r\n\tb\x1b \n"
 
 
-@pytest.mark.parametrize(
-    "text", ['prompt: "a\\0"', 'command: "a\\0"', 'prompt: a\nenv: {A: "\\0"}', "prompt: \0"]
-)
+@pytest.mark.parametrize("text", ['prompt: "a\\0"', 'command: "a\\0"', 'prompt: a\nenv: {A: "\\0"}', "prompt: \0"])
 def test_nul_is_refused_everywhere(text: str) -> None:
     """A NUL would end an argument or a variable early."""
     assert "NUL" in problems(text)[0]
@@ -294,9 +288,7 @@ def test_the_longest_argument_is_let_through() -> None:
 # --- Prompts that are arguments ---
 
 
-@pytest.mark.parametrize(
-    ("agent", "room"), [("shell", MAX_ARGUMENT), ("flag", MAX_ARGUMENT - len("--text="))]
-)
+@pytest.mark.parametrize(("agent", "room"), [("shell", MAX_ARGUMENT), ("flag", MAX_ARGUMENT - len("--text="))])
 def test_a_prompt_must_fit_the_argument_it_becomes(agent: str, room: int) -> None:
     """Linux limits one argument; the limit counts bytes and what stands around the prompt."""
     assert with_prompt(agent=agent, prompt="x" * room)
@@ -391,17 +383,13 @@ def test_an_unknown_agent_of_a_project_is_refused() -> None:
 def test_without_any_agent_the_configuration_is_pointed_at() -> None:
     """An instance without agents says where to add one."""
     (problem,) = problems("prompt: go", config=Config())
-    assert (
-        problem
-        == "agent: there is no agent 'shell'; known: none; add one under `agents` in the configuration"
-    )
+    assert problem == "agent: there is no agent 'shell'; known: none; add one under `agents` in the configuration"
 
 
 def test_an_unknown_project_is_refused_with_the_known_ones() -> None:
     """The message lists the projects, the default one among them."""
     assert refusal(project="sites") == (
-        "line 1: project: there is no project 'sites' (did you mean 'site'?); "
-        "known: default, plain, site, stale"
+        "line 1: project: there is no project 'sites' (did you mean 'site'?); known: default, plain, site, stale"
     )
 
 
@@ -442,9 +430,7 @@ def test_priorities_have_names_and_numbers(value: object, rank: int) -> None:
 @pytest.mark.parametrize("value", ["urgent!", "", 11, -1, 1.0, True, "3", []])
 def test_other_priorities_are_refused(value: object) -> None:
     """Anything else is refused with what may be written."""
-    assert refusal(priority=value).endswith(
-        "is not a priority: write critical, high, medium, low, normal, or 0 to 10"
-    )
+    assert refusal(priority=value).endswith("is not a priority: write critical, high, medium, low, normal, or 0 to 10")
 
 
 def test_a_misspelt_priority_is_recognised() -> None:
@@ -509,9 +495,7 @@ def test_a_note_is_safe_to_print() -> None:
     assert note.isprintable()
 
 
-@pytest.mark.parametrize(
-    "text", ["tomorrow", "", "12:30", "2030-13-01T00:00Z", "2030-01-31T25:00Z", "x" * 5000]
-)
+@pytest.mark.parametrize("text", ["tomorrow", "", "12:30", "2030-13-01T00:00Z", "2030-01-31T25:00Z", "x" * 5000])
 def test_other_times_are_refused(text: str) -> None:
     """What is not a time is refused with an example of one."""
     assert refusal(run_at=text).endswith(
@@ -576,9 +560,7 @@ def test_idempotent_is_a_boolean() -> None:
 @pytest.mark.parametrize("value", ["yes", "true", 1, 0, []])
 def test_other_truths_are_refused(value: object) -> None:
     """Whether a task may run twice is not guessed."""
-    assert refusal(idempotent=value).endswith(
-        "is neither true nor false: write true or false, without quotes"
-    )
+    assert refusal(idempotent=value).endswith("is neither true nor false: write true or false, without quotes")
 
 
 def test_env_is_text_by_name() -> None:
@@ -672,9 +654,7 @@ def test_titles_and_sources_are_one_line_of_limited_length(key: str, limit: int)
     """Whatever is shown in lists has one line, and fits."""
     for text in ("a\nb", "a\n", "\n", "a\u2028b", "a\x85b"):
         assert refusal(**{key: text}) == f"line 1: {key}: must be one line; put the rest into the prompt"
-    assert refusal(**{key: "x" * (limit + 1)}).endswith(
-        f"has {limit + 1} characters; at most {limit} are allowed"
-    )
+    assert refusal(**{key: "x" * (limit + 1)}).endswith(f"has {limit + 1} characters; at most {limit} are allowed")
 
 
 def test_a_source_may_be_given() -> None:

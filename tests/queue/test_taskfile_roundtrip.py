@@ -37,9 +37,7 @@ VALUE = st.recursive(
 )
 WORK = st.one_of(
     st.fixed_dictionaries({"prompt": TEXT.filter(str.strip)}),
-    st.fixed_dictionaries(
-        {"command": st.lists(TEXT, max_size=3).map(lambda words: ("run", *words)), "prompt": TEXT}
-    ),
+    st.fixed_dictionaries({"command": st.lists(TEXT, max_size=3).map(lambda words: ("run", *words)), "prompt": TEXT}),
     st.fixed_dictionaries(
         {"payload": st.dictionaries(TEXT, VALUE, min_size=1, max_size=3), "agent": st.just("worker")}
     ),
@@ -60,9 +58,7 @@ REST = st.fixed_dictionaries(
         "timeout": st.none() | st.floats(0, 1e10, exclude_min=True, exclude_max=True),
         "grace": st.none() | st.floats(0, 1e10, exclude_max=True),
         "idempotent": st.booleans(),
-        "env": st.dictionaries(
-            st.from_regex(r"[A-EG-Za-z_][A-Za-z0-9_]{0,9}", fullmatch=True), TEXT, max_size=3
-        ),
+        "env": st.dictionaries(st.from_regex(r"[A-EG-Za-z_][A-Za-z0-9_]{0,9}", fullmatch=True), TEXT, max_size=3),
         "artifacts": st.lists(st.sampled_from(["out/*.txt", "é", "a b", "\n"]), max_size=3).map(tuple),
     },
 )
@@ -85,9 +81,7 @@ def test_no_grace_at_all_is_not_forgotten() -> None:
 
 def test_a_rendered_task_is_for_people_too() -> None:
     """The file is indented, and says nothing about what was not asked for."""
-    spec = Spec(
-        user="wanda", project="site", agent="shell", action="shell", title="hello", prompt="echo hello"
-    )
+    spec = Spec(user="wanda", project="site", agent="shell", action="shell", title="hello", prompt="echo hello")
     assert render_task(spec).decode() == (
         "{\n"
         '  "title": "hello",\n'
@@ -143,9 +137,7 @@ WORDS = st.sampled_from(
         *PRIORITIES,
     ]
 )
-FILES = (
-    st.binary(max_size=100) | TEXT.map(str.encode) | st.lists(WORDS, max_size=30).map("".join).map(str.encode)
-)
+FILES = st.binary(max_size=100) | TEXT.map(str.encode) | st.lists(WORDS, max_size=30).map("".join).map(str.encode)
 
 
 @settings(max_examples=300)

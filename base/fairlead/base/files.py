@@ -8,6 +8,7 @@ import ctypes
 import errno
 import json
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -164,7 +165,7 @@ def remove_all(paths: Iterable[str]) -> None:
 
 def _read_checked(fd: int, limit: int) -> bytes:
     status = os.fstat(fd)
-    if status.st_mode & 0o170000 != 0o100000:
+    if not stat.S_ISREG(status.st_mode):
         raise UnsafeFileError("it is not a regular file")
     if status.st_nlink > 1:
         raise UnsafeFileError("it has more than one name (hard link); copy it instead")

@@ -47,8 +47,7 @@ def check_name(text: str, what: str = "name") -> str:
     """Return the name, or refuse it before any path is built from it."""
     if not is_name(text):
         raise UsageError(
-            f"{text!r} cannot be a {what}: use 1 to 64 letters, digits, '_', '.' or '-', "
-            "not starting with '.' or '-'."
+            f"{text!r} cannot be a {what}: use 1 to 64 letters, digits, '_', '.' or '-', not starting with '.' or '-'."
         )
     return text
 

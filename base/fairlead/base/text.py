@@ -1,11 +1,16 @@
 """User text on its way to a terminal or a log: control characters become visible."""
 
-_VISIBLE = {
-    code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x09, 0x0A)
-} | {
+_VISIBLE = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x09, 0x0A)} | {
     # Separators and direction marks that make a terminal lie.
     code: f"\\u{code:04x}"
-    for code in (0x2028, 0x2029, *range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF)
+    for code in (
+        0x2028,
+        0x2029,
+        *range(0x200B, 0x2010),
+        *range(0x202A, 0x202F),
+        *range(0x2066, 0x206A),
+        0xFEFF,
+    )
 }
 _ONE_LINE = _VISIBLE | {0x09: "\\t", 0x0A: "\\n"}
 

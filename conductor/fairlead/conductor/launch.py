@@ -70,7 +70,7 @@ def prepare_launch(claim: Claim, run_dir: str, config: Config, paths: Paths, env
         cwd=cwd,
         env=env,
         stdin=values["prompt_file"] if agent.stdin == "prompt" else None,
-        timeout=_first(spec.timeout, project and project.timeout, agent.timeout, config.limits.timeout),
+        timeout=_first(spec.timeout, project.timeout if project else None, agent.timeout, config.limits.timeout),
         grace=_first(spec.grace, config.limits.grace),
         stop_signal=agent.stop_signal,
         heartbeat=config.intervals.heartbeat,
@@ -99,12 +99,19 @@ def _agent(spec: Spec, config: Config) -> Agent:
 def _directory(spec: Spec, project: Project | None, paths: Paths) -> str:
     path = os.path.expanduser(project.path) if project else paths.home
     if not os.path.isdir(path):
-        raise CannotLaunchError(f"project {spec.project!r} is at {path}, which is not a directory; make it, then retry.")
+        raise CannotLaunchError(
+            f"project {spec.project!r} is at {path}, which is not a directory; make it, then retry."
+        )
     return path
 
 
 def _environment(
-    claim: Claim, run_dir: str, agent: Agent, project: Project | None, config: Config, environ: Mapping[str, str]
+    claim: Claim,
+    run_dir: str,
+    agent: Agent,
+    project: Project | None,
+    config: Config,
+    environ: Mapping[str, str],
 ) -> dict[str, str]:
     """An allow-list of ours, then what agent, project and task add, then Fairlead's own names."""
     spec = claim.task.spec

@@ -39,7 +39,7 @@ class ProcessLauncher:
         with open(self._error_log, "ab") as errors:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "fairlead.conductor.spawner"],
-                stdin=theirs,
+                stdin=theirs.fileno(),
                 stdout=errors,
                 stderr=errors,
                 cwd="/",

@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from fairlead.base.clock import iso
 from fairlead.base.errors import FairleadError
 from fairlead.base.files import read_plain, write_atomically, write_durably
+from fairlead.base.identity import ProcessId
 from fairlead.queue.states import FINAL, Status
 
 NAME = "meta.json"
@@ -54,7 +55,7 @@ class Meta(Struct, kw_only=True):
     supervisor: Supervisor | None = None
     pid: int | None = None
     #: Every process of the run that was seen at the last beat, for cleaning up after a supervisor that died.
-    processes: list[tuple[int, int]] = field(default_factory=list)
+    processes: list[ProcessId] = field(default_factory=list)
     heartbeat: Heartbeat = Heartbeat()
     started_at: int | None = None
     finished_at: int | None = None

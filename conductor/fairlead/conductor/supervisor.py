@@ -214,7 +214,7 @@ class Run:
         self.next_beat = now + self.launch.heartbeat
         meta = self.meta
         meta.heartbeat = Heartbeat(meta.heartbeat.seq + 1, iso(self.clock.wall_ms()) or "")
-        meta.processes = [tuple(process) for process in tree.identify(tree.descendants_of(os.getpid()))]
+        meta.processes = list(tree.identify(tree.descendants_of(os.getpid())))
         meta.progress = self.read_progress()
         # A full disk must not end the run: the next beat tries again.
         with suppress(OSError):
@@ -354,8 +354,9 @@ def read_cancel(run_dir: str) -> str | None:
 
 def _cost(result: Any) -> float | None:  # noqa: ANN401 - whatever the agent wrote
     cost = result.get("cost") if isinstance(result, dict) else None
-    usable = isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost < math.inf
-    return float(cost) if usable else None
+    if isinstance(cost, bool) or not isinstance(cost, int | float) or not 0 <= cost < math.inf:
+        return None
+    return float(cost)
 
 
 def _start_error(launch: Launch, error: OSError) -> str:

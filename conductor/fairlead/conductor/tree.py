@@ -81,8 +81,8 @@ def _environment(pid: int) -> list[bytes]:
         return []  # gone, or another user's: such a process is not ours to end
 
 
-def leftovers(marker: str, value: str, noted: Iterable[tuple[int, int]]) -> list[ProcessId]:
+def leftovers(marker: str, value: str, noted: Iterable[ProcessId]) -> list[ProcessId]:
     """What is alive of a run whose supervisor is gone: marked processes, noted ones, and all below them."""
-    found = {*marked(marker, value), *(p for p in map(ProcessId._make, noted) if is_alive(p))}
+    found = {*marked(marker, value), *(process for process in noted if is_alive(process))}
     below = identify({pid for process in found for pid in descendants_of(process.pid)})
     return sorted(found | set(below))

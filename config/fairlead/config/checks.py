@@ -50,9 +50,7 @@ def _unknown_agent(node: Node | None, agents: Entries, path: Path) -> list[Probl
 def _bad_place(node: Node | None, path: Path) -> list[Problem]:
     if node is None or node.value.startswith(("/", "~")):
         return []
-    return [
-        Problem(node.origin, show_path(path), f"{show_value(node.value)} must be absolute, or start with ~")
-    ]
+    return [Problem(node.origin, show_path(path), f"{show_value(node.value)} must be absolute, or start with ~")]
 
 
 def _bad_command(node: Node | None, path: Path) -> list[Problem]:

@@ -43,9 +43,7 @@ class LayerCheck:
         checked = {}
         for name, child in node.value.items():
             if _convert(name, key) is None:
-                self._refuse(
-                    child, (*path, name), f"{show_value(name)} will not do here; expected {expected(key)}"
-                )
+                self._refuse(child, (*path, name), f"{show_value(name)} will not do here; expected {expected(key)}")
             elif value := self._value(child, shape, (*path, name), Null.REMOVE):
                 checked[name] = value
         return checked

@@ -53,9 +53,7 @@ class _Loading:
         return Settings(msgspec.convert(_plain(tree), Config), dict(_origins(tree)), files)
 
     def _merged(self, files: tuple[str, ...]) -> Entries:
-        nodes = [self._file(path) for path in files] + [
-            self._override(name) for name in self._override_names()
-        ]
+        nodes = [self._file(path) for path in files] + [self._override(name) for name in self._override_names()]
         all_were_read = not self._problems
         check = LayerCheck(self._problems)
         tree = shipped = check.section(self._file(os.path.join(SHIPPED, "default.yaml"), DEFAULT), Config)
@@ -136,10 +134,7 @@ def _is_there(path: str) -> bool:
 
 
 def _plain(tree: Entries) -> dict[str, Any]:
-    return {
-        name: _plain(node.value) if isinstance(node.value, dict) else node.value
-        for name, node in tree.items()
-    }
+    return {name: _plain(node.value) if isinstance(node.value, dict) else node.value for name, node in tree.items()}
 
 
 def _origins(tree: Entries, path: Path = ()) -> Iterator[tuple[Path, Origin]]:

@@ -96,9 +96,7 @@ class _Builder:
 
     def _value(self, event: Any, path: Path) -> Any:  # noqa: ANN401 - whatever YAML can say
         if len(path) > DEEPEST:
-            raise Unreadable(
-                Problem(self._origin(event), "", f"it is nested more than {DEEPEST} levels deep")
-            )
+            raise Unreadable(Problem(self._origin(event), "", f"it is nested more than {DEEPEST} levels deep"))
         if isinstance(event, yaml.AliasEvent):
             self._refuse(event, path, "aliases (*) are not allowed; write the value out")
             return None

@@ -139,11 +139,7 @@ def reference() -> str:
                 *_table(Project, ("projects", "NAME")),
                 _OVERRIDES,
                 _PRESETS,
-                *(
-                    line
-                    for name in PRESETS
-                    for line in (f"`{name}.yaml`:\n", *_file("presets", f"{name}.yaml"))
-                ),
+                *(line for name in PRESETS for line in (f"`{name}.yaml`:\n", *_file("presets", f"{name}.yaml"))),
             ]
         ).rstrip()
         + "\n"

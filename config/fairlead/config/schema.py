@@ -57,9 +57,7 @@ class Slots(Section, frozen=True):
 class PerUserSerialization(Section, frozen=True):
     """One task per user at a time."""
 
-    enabled: Annotated[
-        bool, Meta(description="Off allows parallel runs of one user; for debugging only.")
-    ] = True
+    enabled: Annotated[bool, Meta(description="Off allows parallel runs of one user; for debugging only.")] = True
     lock_timeout_seconds: Annotated[
         Period,
         Meta(description="The lease: a run without a heartbeat for this long is ended, then its lock freed."),
@@ -69,14 +67,12 @@ class PerUserSerialization(Section, frozen=True):
 class FairShare(Section, frozen=True):
     """Who is next."""
 
-    half_life: Annotated[
-        Seconds, Meta(description="After this long, used time counts half. 0 never forgets.")
-    ] = 14400.0
+    half_life: Annotated[Seconds, Meta(description="After this long, used time counts half. 0 never forgets.")] = (
+        14400.0
+    )
     charge: Annotated[
         Literal["time", "cost"],
-        Meta(
-            description="Charge the time a run held its lock, or the `cost` that the agent's result reports."
-        ),
+        Meta(description="Charge the time a run held its lock, or the `cost` that the agent's result reports."),
     ] = "time"
     ageing: Annotated[
         Period,
@@ -101,9 +97,9 @@ class Agent(Section, frozen=True):
             description="Program and arguments, with placeholders; {{ and }} are literal braces.",
         ),
     ]
-    stdin: Annotated[
-        Literal["none", "prompt"], Meta(description="What the agent reads: nothing, or the prompt.")
-    ] = "none"
+    stdin: Annotated[Literal["none", "prompt"], Meta(description="What the agent reads: nothing, or the prompt.")] = (
+        "none"
+    )
     env: Annotated[dict[Variable, Text], Meta(description="Environment variables for this agent.")] = field(
         default_factory=dict
     )
@@ -124,17 +120,17 @@ class Project(Section, frozen=True):
     agent: Annotated[Name | None, Meta(description="The agent for tasks that name none.")] = None
     priority: Annotated[Priority | None, Meta(description="The priority for tasks that name none.")] = None
     timeout: Annotated[Seconds | None, Meta(description="Overrides limits.timeout for this project.")] = None
-    env: Annotated[
-        dict[Variable, Text], Meta(description="Environment variables for runs in this project.")
-    ] = field(default_factory=dict)
+    env: Annotated[dict[Variable, Text], Meta(description="Environment variables for runs in this project.")] = field(
+        default_factory=dict
+    )
 
 
 class Limits(Section, frozen=True):
     """What one task, one file and one user may use."""
 
-    timeout: Annotated[
-        Period, Meta(description="A run is ended after this long unless its task says otherwise.")
-    ] = 14400.0
+    timeout: Annotated[Period, Meta(description="A run is ended after this long unless its task says otherwise.")] = (
+        14400.0
+    )
     grace: Annotated[Seconds, Meta(description="Between asking a run to stop and ending all of it.")] = 10.0
     output_bytes: Annotated[
         Annotated[int, Meta(ge=4096)],
@@ -143,26 +139,18 @@ class Limits(Section, frozen=True):
     result_bytes: Annotated[Count, Meta(description="The largest result.json that is taken over.")] = 1 << 20
     task_file_bytes: Annotated[Count, Meta(description="The largest task file that is accepted.")] = 1 << 20
     artifacts: Annotated[Count, Meta(description="How many artifact paths are recorded for one run.")] = 1000
-    pending_warn: Annotated[
-        Count, Meta(description="Waiting tasks of one user from which on a warning is given.")
-    ] = 1000
-    pending_max: Annotated[Count, Meta(description="Waiting tasks of one user; more are refused.")] = (
-        1_000_000
+    pending_warn: Annotated[Count, Meta(description="Waiting tasks of one user from which on a warning is given.")] = (
+        1000
     )
-    start_attempts: Annotated[
-        Count, Meta(description="A run that could not be started is tried this often.")
-    ] = 3
+    pending_max: Annotated[Count, Meta(description="Waiting tasks of one user; more are refused.")] = 1_000_000
+    start_attempts: Annotated[Count, Meta(description="A run that could not be started is tried this often.")] = 3
 
 
 class Intervals(Section, frozen=True):
     """How often to look when nothing rings."""
 
-    poll: Annotated[
-        Period, Meta(description="The daemon's safety net: look at spool and queue this often.")
-    ] = 5.0
-    watch: Annotated[Period, Meta(description="The watchdog's safety net: look at every run this often.")] = (
-        5.0
-    )
+    poll: Annotated[Period, Meta(description="The daemon's safety net: look at spool and queue this often.")] = 5.0
+    watch: Annotated[Period, Meta(description="The watchdog's safety net: look at every run this often.")] = 5.0
     heartbeat: Annotated[Period, Meta(description="A supervisor beats this often.")] = 5.0
     settle: Annotated[
         Seconds, Meta(description="Without inotify: a file in the spool must have been quiet for this long.")
@@ -182,9 +170,7 @@ class Spool(Section, frozen=True):
 class Retention(Section, frozen=True):
     """What is kept, and for how long."""
 
-    days: Annotated[
-        Positive, Meta(description="Archive, logs and rejected files older than this are pruned.")
-    ] = 30.0
+    days: Annotated[Positive, Meta(description="Archive, logs and rejected files older than this are pruned.")] = 30.0
 
 
 class Log(Section, frozen=True):
@@ -206,12 +192,8 @@ class Config(Section, frozen=True):
     default_user: Annotated[
         Name | None, Meta(description="The user of tasks that name none; absent: the file's owner.")
     ] = None
-    operators: Annotated[
-        tuple[Name, ...], Meta(description="Users whose critical tasks go before everybody's.")
-    ] = ()
-    agents: Annotated[dict[Name, Agent], Meta(description="Named command templates.")] = field(
-        default_factory=dict
-    )
+    operators: Annotated[tuple[Name, ...], Meta(description="Users whose critical tasks go before everybody's.")] = ()
+    agents: Annotated[dict[Name, Agent], Meta(description="Named command templates.")] = field(default_factory=dict)
     projects: Annotated[dict[Name, Project], Meta(description="Named trees.")] = field(default_factory=dict)
     environment: Annotated[
         tuple[Variable, ...],

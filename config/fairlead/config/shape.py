@@ -66,8 +66,7 @@ class Field(NamedTuple):
 def fields_of(section: type[Section]) -> dict[str, Field]:
     """The keys of a section, in the schema's order."""
     return {
-        info.name: Field(shape_of(info.type), _default(info), info.required)
-        for info in msgspec.structs.fields(section)
+        info.name: Field(shape_of(info.type), _default(info), info.required) for info in msgspec.structs.fields(section)
     }
 
 
@@ -109,9 +108,7 @@ def _noun(shape: Shape) -> str:
 
 def _bounds(shape: Shape) -> str:
     words = {"ge": "{} or more", "gt": "more than {}", "le": "at most {}"}
-    return "".join(
-        f", {text.format(bound)}" for word, text in words.items() if (bound := shape.find(word)) is not None
-    )
+    return "".join(f", {text.format(bound)}" for word, text in words.items() if (bound := shape.find(word)) is not None)
 
 
 def _default(info: msgspec.structs.FieldInfo) -> Any:  # noqa: ANN401 - as varied as the fields

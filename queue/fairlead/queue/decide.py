@@ -169,9 +169,7 @@ def explain(snapshot: Snapshot, user: str, project: str, head: Head) -> tuple[Ob
 
 def _turn(candidate: Candidate, ageing: float) -> _Turn | None:
     """What this user would start with: an express task, else the lane that has had least."""
-    turns = [
-        _lane_turn(candidate, lane, ageing) for lane in candidate.lanes if lane.heads and not lane.paused
-    ]
+    turns = [_lane_turn(candidate, lane, ageing) for lane in candidate.lanes if lane.heads and not lane.paused]
     if not turns:
         return None
     best = min(turns)
@@ -250,9 +248,7 @@ def _stopped(snapshot: Snapshot, candidate: Candidate | None, project: str) -> I
         yield Obstacle(reason=candidate.hold.reason, detail=detail)
 
 
-def _own_first(
-    snapshot: Snapshot, candidate: Candidate | None, project: str, head: Head
-) -> Iterator[Obstacle]:
+def _own_first(snapshot: Snapshot, candidate: Candidate | None, project: str, head: Head) -> Iterator[Obstacle]:
     """Which task of the same user goes before this one: of its own project, or of another."""
     lanes = candidate.lanes if candidate else ()
     for lane in lanes:

@@ -98,9 +98,7 @@ def _decode(data: bytes) -> str:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise DocumentError(
-            f"byte {data[error.start]:#x} is not UTF-8; save the file as UTF-8", line
-        ) from None
+        raise DocumentError(f"byte {data[error.start]:#x} is not UTF-8; save the file as UTF-8", line) from None
     if (at := text.find("\0")) >= 0:
         raise DocumentError("there is a NUL character; remove it", text.count("\n", 0, at) + 1)
     return text

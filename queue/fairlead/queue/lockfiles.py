@@ -8,7 +8,14 @@ from typing import Any
 
 from fairlead.base.clock import iso
 from fairlead.base.errors import FairleadError
-from fairlead.base.files import create_complete, make_directory, names_in, read_plain, remove, write_atomically
+from fairlead.base.files import (
+    create_complete,
+    make_directory,
+    names_in,
+    read_plain,
+    remove,
+    write_atomically,
+)
 from fairlead.base.ids import check_name
 from fairlead.queue.store import Lock
 
@@ -86,7 +93,9 @@ class LockFiles:
     def users(self) -> set[str]:
         """The users who have a lock file, ours or not."""
         names = names_in(self.directory)
-        return {name[len(_PREFIX) : -len(_SUFFIX)] for name in names if name.startswith(_PREFIX) and name.endswith(_SUFFIX)}
+        return {
+            name[len(_PREFIX) : -len(_SUFFIX)] for name in names if name.startswith(_PREFIX) and name.endswith(_SUFFIX)
+        }
 
     def set_aside(self, user: str) -> str:
         """Move a user's lock files out of the way, keeping them for whoever wants to know."""

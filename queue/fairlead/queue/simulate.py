@@ -224,11 +224,7 @@ class Audit:
         account.settled, account.at = self._decayed(account, now), now
 
     def _decayed(self, account: "_Account", now: float) -> float:
-        return (
-            account.settled * 0.5 ** ((now - account.at) / self._half_life)
-            if self._half_life
-            else account.settled
-        )
+        return account.settled * 0.5 ** ((now - account.at) / self._half_life) if self._half_life else account.settled
 
 
 class _Account(Struct, kw_only=True):

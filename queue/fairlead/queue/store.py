@@ -148,9 +148,7 @@ class Store(Protocol):
         """Let go of the store."""
 
     # Entering and leaving the queue
-    def add(
-        self, submissions: Sequence[Submission], *, now: int, warn_at: int, refuse_at: int
-    ) -> list[Admitted]:
+    def add(self, submissions: Sequence[Submission], *, now: int, warn_at: int, refuse_at: int) -> list[Admitted]:
         """Take tasks in; a known id is a no-op."""
 
     def promote_due(self, now: int) -> int:
@@ -169,7 +167,9 @@ class Store(Protocol):
         """Change a queued task, if nobody else did meanwhile."""
 
     # Choosing and running
-    def snapshot(self, *, now: int, free_slots: int, ageing: float, serialized: bool, exclude: Iterable[str]) -> Snapshot:
+    def snapshot(
+        self, *, now: int, free_slots: int, ageing: float, serialized: bool, exclude: Iterable[str]
+    ) -> Snapshot:
         """What a decision needs: the users who stand first, but for the excluded ones."""
 
     def claim(self, picks: Sequence[Pick], terms: Terms) -> list[Claim]:

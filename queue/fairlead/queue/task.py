@@ -117,5 +117,5 @@ class Changes(Struct, frozen=True, kw_only=True):
     """What a person may change of a waiting task; unset fields stay."""
 
     priority: Rank | UnsetType = UNSET
-    run_at: int | None | UnsetType = UNSET
+    run_at: int | UnsetType | None = UNSET
     title: str | UnsetType = UNSET

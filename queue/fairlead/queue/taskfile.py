@@ -258,17 +258,13 @@ class _Draft:
         known_wrong = self._wrong & {"prompt", "command", "payload", "agent"}
         if prompt.strip() or command or (payload and takes_file) or known_wrong:
             return
-        self._problem(
-            "give a prompt or a command (or a payload and an agent whose command uses {task_file})", "prompt"
-        )
+        self._problem("give a prompt or a command (or a payload and an agent whose command uses {task_file})", "prompt")
 
     def _check_prompt_fits(self, prompt: str, command: tuple[str, ...], agent: str) -> None:
         template = self._config.agents.get(agent)
         if command or not template:
             return
-        arguments = (
-            word.replace("{prompt}", prompt) for word in template.command if _holds(word, "{prompt}")
-        )
+        arguments = (word.replace("{prompt}", prompt) for word in template.command if _holds(word, "{prompt}"))
         if any(len(argument.encode()) > MAX_ARGUMENT for argument in arguments):
             self._problem(
                 f"has {len(prompt.encode())} bytes, and agent '{agent}' passes it as an argument, where "
@@ -283,9 +279,7 @@ class _Draft:
         when = _moment(text)
         if when.tzinfo is None:
             when = when.astimezone()
-            self.notes.append(
-                f"run_at: {_show(text)} names no time zone; this host's is meant: {when.isoformat()}"
-            )
+            self.notes.append(f"run_at: {_show(text)} names no time zone; this host's is meant: {when.isoformat()}")
         return _milliseconds(when)
 
 
@@ -342,9 +336,7 @@ def _priority(value: object) -> int:
     if type(value) is int and 0 <= value < len(_NUMBERED):
         return _NUMBERED[value]
     meant = _meant(value, _NAMED) if isinstance(value, str) else ""
-    raise UsageError(
-        f"{_show(value)} is not a priority{meant or ': write ' + ', '.join(_NAMED) + ', or 0 to 10'}"
-    )
+    raise UsageError(f"{_show(value)} is not a priority{meant or ': write ' + ', '.join(_NAMED) + ', or 0 to 10'}")
 
 
 def _duration(value: object) -> float:

@@ -45,7 +45,14 @@ class Admission(StorePart):
         self.db.run(sql.ADD_TASK, _columns(item, now))
         self.db.run(
             sql.ADD_EVENT,
-            (now, item.id, spec.user, "queued", Status.QUEUED, as_json({"priority": spec.priority, "source": spec.source})),
+            (
+                now,
+                item.id,
+                spec.user,
+                "queued",
+                Status.QUEUED,
+                as_json({"priority": spec.priority, "source": spec.source}),
+            ),
         )
         pending[spec.user] += 1
         return Admitted(id=item.id)
@@ -91,7 +98,10 @@ class Admission(StorePart):
     def _cancel_queued(self, task: Task, by: str, now: int) -> None:
         check_transition(task.id, task.status, Status.CANCELLED)
         outcome = Outcome(
-            status=Status.CANCELLED, reason="cancelled", error=f"cancelled by {by} before it started", finished_at=now
+            status=Status.CANCELLED,
+            reason="cancelled",
+            error=f"cancelled by {by} before it started",
+            finished_at=now,
         )
         due = self.db.value("SELECT due FROM tasks WHERE id = ?", (task.id,))
         self.db.run(sql.CANCEL_QUEUED, {"id": task.id, "outcome": as_json(outcome), "now": now})

@@ -18,13 +18,19 @@ class Claiming(StorePart):
 
     # ------------------------------------------------------------------ choosing
 
-    def snapshot(self, *, now: int, free_slots: int, ageing: float, serialized: bool, exclude: Iterable[str]) -> Snapshot:
+    def snapshot(
+        self, *, now: int, free_slots: int, ageing: float, serialized: bool, exclude: Iterable[str]
+    ) -> Snapshot:
         """What a decision needs: the users who stand first, but for the excluded ones."""
         with self.db.reading():
             scopes = {row[0] for row in self.db.rows(sql.PAUSES)}
             out = set(exclude) | {scope.removeprefix("user:") for scope in scopes if scope.startswith("user:")}
             paused = json.dumps([s.removeprefix("project:") for s in scopes if s.startswith("project:")])
-            choice = {"any_lock": int(not serialized), "exclude": json.dumps(sorted(out)), "limit": free_slots}
+            choice = {
+                "any_lock": int(not serialized),
+                "exclude": json.dumps(sorted(out)),
+                "limit": free_slots,
+            }
             return Snapshot(
                 now=now,
                 free_slots=free_slots,
@@ -49,9 +55,7 @@ class Claiming(StorePart):
 
     def _heads(self, user: str, project: str) -> tuple[Head, ...]:
         rows = self.db.rows(sql.HEADS, {"user": user, "project": project})
-        return tuple(
-            Head(task_id=row[0], rank=row[1], seq=row[2], since=row[3], express=bool(row[4])) for row in rows
-        )
+        return tuple(Head(task_id=row[0], rank=row[1], seq=row[2], since=row[3], express=bool(row[4])) for row in rows)
 
     def _express(self, choice: dict[str, Any]) -> list[Candidate]:
         """Operators' critical tasks, as candidates of their own: their user may not be among the first."""
@@ -68,7 +72,7 @@ class Claiming(StorePart):
         """Claim tasks and take their locks; picks that somebody else was faster with are left out."""
         with self.db.transaction():
             free = terms.slots - self.db.value(sql.COUNT_ACTIVE)
-            claims = []
+            claims: list[Claim] = []
             for pick in picks:
                 if len(claims) < free and (claim := self._claim_one(pick, terms)):
                     claims.append(claim)
@@ -84,10 +88,24 @@ class Claiming(StorePart):
         task = self._task(pick.task_id)
         lock = new_lock(name, token, task.id, "run", terms.holder, terms.now, terms.lease)
         take_lock(self, lock)
-        attempt = {"id": task.id, "number": task.attempt, "token": token, "now": terms.now, "host": terms.holder.host}
+        attempt = {
+            "id": task.id,
+            "number": task.attempt,
+            "token": token,
+            "now": terms.now,
+            "host": terms.holder.host,
+        }
         self.db.run(sql.ADD_ATTEMPT, attempt)
         self._shift(task.spec.user, task.spec.project, pending=-1, ready=-1, running=1)
-        self._log(terms.now, "claimed", task, Status.CLAIMED, attempt=task.attempt, token=token, pid=terms.holder.pid)
+        self._log(
+            terms.now,
+            "claimed",
+            task,
+            Status.CLAIMED,
+            attempt=task.attempt,
+            token=token,
+            pid=terms.holder.pid,
+        )
         return Claim(task=task, lock=lock)
 
     def unclaim(self, task_id: str, token: int, *, reason: str, now: int, evidence: dict[str, Any]) -> None:
@@ -122,9 +140,21 @@ class Claiming(StorePart):
         outcome = end.outcome
         task = self._task(end.task_id)
         values = {"id": task.id, "token": end.token, "status": outcome.status, "now": now}
-        values |= {"started_at": end.started_at, "finished_at": outcome.finished_at, "outcome": as_json(outcome)}
+        values |= {
+            "started_at": end.started_at,
+            "finished_at": outcome.finished_at,
+            "outcome": as_json(outcome),
+        }
         if not self.db.run(sql.FINISH, values):
-            self._log(now, "refused", task, task.status, what=f"end as {outcome.status}", token=end.token, current=task.token)
+            self._log(
+                now,
+                "refused",
+                task,
+                task.status,
+                what=f"end as {outcome.status}",
+                token=end.token,
+                current=task.token,
+            )
             return False
         self._end_attempt(end.token, outcome, end.started_at)
         self._close_lock(task, end, now)
@@ -132,11 +162,21 @@ class Claiming(StorePart):
         self._charge(task.spec.user, task.spec.project, outcome.held if outcome.cost is None else outcome.cost, now)
         if task.status is Status.CLAIMED and end.started_at is not None:
             self._log(end.started_at, "started", task, Status.RUNNING, attempt=task.attempt)
-        self._log(now, outcome.status, task, outcome.status, reason=outcome.reason, error=outcome.error, held=outcome.held)
+        self._log(
+            now,
+            outcome.status,
+            task,
+            outcome.status,
+            reason=outcome.reason,
+            error=outcome.error,
+            held=outcome.held,
+        )
         return True
 
     def _end_attempt(self, token: int, outcome: Outcome, started_at: int | None) -> None:
-        values = {name: getattr(outcome, name) for name in ("finished_at", "status", "reason", "error", "exit_code", "signal")}
+        values = {
+            name: getattr(outcome, name) for name in ("finished_at", "status", "reason", "error", "exit_code", "signal")
+        }
         self.db.run(sql.ATTEMPT_ENDED, values | {"token": token, "started_at": started_at})
 
     def _close_lock(self, task: Task, end: Ended, now: int) -> None:
@@ -160,7 +200,8 @@ class Claiming(StorePart):
     def _stale(self, task: Task, token: int, what: str, now: int) -> StaleTokenError:
         """The refusal to raise; the caller's transaction is undone, so it is noted by `note_refusal`."""
         return StaleTokenError(
-            f"task {task.id} is {task.status} with token {task.token}: token {token} came too late to have it {what} at {now}."
+            f"task {task.id} is {task.status} with token {task.token}: token {token} "
+            f"came too late to have it {what} at {now}."
         )
 
     def active(self) -> list[Task]:

@@ -150,4 +150,3 @@ def _translate(path: str, error: apsw.Error) -> Exception:
             f"{path} cannot be trusted: {error}. Check the disk; `fairlead rebuild` makes a new one from the files."
         )
     return error
-

@@ -45,13 +45,18 @@ class Keeping(StorePart):
                 self.db.run(sql.PUT_USER, {"user": user, "standing": new, "weight": self._weight(user)})
             for user, project, stands, weight in self.db.rows(sql.ALL_LANES):
                 new = self._moved(stands, weight, self._project_weight(project), before, now)
-                values = {"user": user, "project": project, "standing": new, "weight": self._project_weight(project)}
+                values = {
+                    "user": user,
+                    "project": project,
+                    "standing": new,
+                    "weight": self._project_weight(project),
+                }
                 self.db.run(sql.PUT_LANE, values)
             self.db.run(sql.SET_FACT, ("half_life", str(share.half_life)))
 
     def _half_life(self) -> float:
         """The half-life that the stored standings were written with."""
-        stored = dict(self.db.rows(sql.FACTS)).get("half_life")
+        stored = self.facts().get("half_life")
         return self.share.half_life if stored is None else float(stored)
 
     def _moved(self, stands: float, weight: float, new_weight: float, old_half_life: float, now: int) -> float:
@@ -66,7 +71,7 @@ class Keeping(StorePart):
 
     def facts(self) -> dict[str, str]:
         """The facts about the instance."""
-        return dict(self.db.rows(sql.FACTS))
+        return {row[0]: row[1] for row in self.db.rows(sql.FACTS)}
 
     def restore(self, task: Task, attempts: Iterable[Attempt], lock: Lock | None, *, express: bool, now: int) -> None:
         """Put a task back as the files tell it: `rebuild` is the one caller."""

@@ -34,7 +34,15 @@ class Locking(StorePart):
                 return False
             lock = as_lock(row)
             free_lock(self, lock, why, now, evidence)
-            self._log(now, "lock_released", user=lock.user, lock=lock.name, lock_id=lock_id, why=why, evidence=evidence)
+            self._log(
+                now,
+                "lock_released",
+                user=lock.user,
+                lock=lock.name,
+                lock_id=lock_id,
+                why=why,
+                evidence=evidence,
+            )
             return True
 
     def renew(self, lock_ids: Sequence[str], *, now: int, lease: float) -> None:
@@ -65,7 +73,10 @@ class Locking(StorePart):
         if row is None:
             return None
         *fields, evidence = row
-        return PastLock(**dict(zip(PastLock.__struct_fields__, fields, strict=False)), evidence=msgspec.json.decode(evidence))
+        return PastLock(
+            **dict(zip(PastLock.__struct_fields__, fields, strict=False)),
+            evidence=msgspec.json.decode(evidence),
+        )
 
     def pause(self, scope: str, *, by: str, reason: str, now: int) -> None:
         """Start nothing more in that scope."""

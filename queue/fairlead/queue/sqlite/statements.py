@@ -22,7 +22,9 @@ ON CONFLICT (id) DO NOTHING RETURNING seq
 PENDING_OF_USER = "SELECT pending FROM users WHERE name = ?"
 
 #: Tasks whose time has come, oldest first.
-COME_DUE = "SELECT seq, user, project FROM tasks WHERE status = 'queued' AND due = 0 AND since <= ? ORDER BY since LIMIT ?"
+COME_DUE = (
+    "SELECT seq, user, project FROM tasks WHERE status = 'queued' AND due = 0 AND since <= ? ORDER BY since LIMIT ?"
+)
 MAKE_DUE = "UPDATE tasks SET due = 1 WHERE seq = ? AND status = 'queued' AND due = 0"
 NEXT_DUE = "SELECT min(since) FROM tasks WHERE status = 'queued' AND due = 0"
 
@@ -205,9 +207,7 @@ PAUSES = "SELECT scope, at, by, reason FROM pauses ORDER BY at"
 # ------------------------------------------------------------------ reading
 
 TASK = f"SELECT {TASK_COLUMNS} FROM tasks WHERE id = ?"  # noqa: S608
-ACTIVE_TASKS = (
-    f"SELECT {TASK_COLUMNS} FROM tasks WHERE status IN ('claimed', 'running') ORDER BY seq"  # noqa: S608
-)
+ACTIVE_TASKS = f"SELECT {TASK_COLUMNS} FROM tasks WHERE status IN ('claimed', 'running') ORDER BY seq"  # noqa: S608
 #: Ids that begin with a text, or whose random tail (behind date and time) does.
 FIND = """
 SELECT id FROM tasks WHERE id >= :part AND id < :part || '~'

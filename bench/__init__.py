@@ -1,0 +1,1 @@
+"""Benchmarks: ratios against baselines that are measured in the same run."""

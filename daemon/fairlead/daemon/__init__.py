@@ -1,0 +1,1 @@
+"""The dispatcher process: spool intake, the loop, dispatch."""

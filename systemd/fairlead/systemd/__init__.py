@@ -1,0 +1,1 @@
+"""Units, timers, readiness and watchdog notification."""

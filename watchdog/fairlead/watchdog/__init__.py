@@ -1,0 +1,1 @@
+"""Heartbeats, completion, crash and hang recovery, reconciliation, archive, retention."""
