@@ -1,0 +1,107 @@
+"""The spool directory: which dropped files are complete, and being woken when one is."""
+
+import errno
+import fcntl
+import os
+import stat
+from contextlib import suppress
+
+from inotify_simple import INotify, flags
+
+from fairlead.base.clock import Clock
+from fairlead.base.files import opened
+from fairlead.config.paths import Paths
+
+#: Files that somebody is still working on, by their name.
+UNFINISHED = ("~", ".tmp", ".swp", ".part")
+_SPOOL_EVENTS = flags.CLOSE_WRITE | flags.MOVED_TO
+_LOCK_EVENTS = flags.DELETE | flags.MOVED_FROM
+
+
+class Spool:
+    """Looks at the spool, by notification where the kernel gives it and by polling in any case."""
+
+    def __init__(self, paths: Paths, clock: Clock, *, settle: float, inotify: bool) -> None:
+        self.paths = paths
+        self.clock = clock
+        self.settle = settle
+        self.inotify = self._watch() if inotify else None
+        self._closed: set[str] = set()
+
+    def _watch(self) -> INotify | None:
+        """Watch the spool and the lock files; None where the kernel has no watch left to give."""
+        try:
+            watch = INotify(nonblocking=True)
+        except OSError:
+            return None
+        try:
+            watch.add_watch(self.paths.spool, _SPOOL_EVENTS)
+            watch.add_watch(self.paths.locks, _LOCK_EVENTS)
+        except OSError:
+            watch.close()
+            return None
+        return watch
+
+    def hear(self) -> None:
+        """Take in what the kernel says about closed files."""
+        if self.inotify is None:
+            return
+        with suppress(BlockingIOError):
+            self._closed |= {event.name for event in self.inotify.read(timeout=0)}
+
+    def complete(self) -> tuple[list[str], bool]:
+        """The names of complete files, oldest first, and whether others are still settling."""
+        self.hear()
+        closed, self._closed = self._closed, set()
+        found: list[tuple[int, str]] = []
+        settling = False
+        with os.scandir(self.paths.spool) as entries:
+            for entry in entries:
+                if is_left_alone(entry.name):
+                    continue
+                status = _status(entry)
+                if status is None:
+                    continue
+                if self._is_complete(entry, status, told=entry.name in closed):
+                    found.append((status.st_mtime_ns, entry.name))
+                else:
+                    settling = True
+        return [name for _, name in sorted(found)], settling
+
+    def _is_complete(self, entry: os.DirEntry[str], status: os.stat_result, *, told: bool) -> bool:
+        """Whether nobody writes to it any more: the kernel said so, or it has been quiet and nobody has it open."""
+        if not stat.S_ISREG(status.st_mode):
+            return True  # whatever it is, it will be refused
+        quiet = self.clock.wall_ms() / 1000 - status.st_mtime
+        if not told and 0 <= quiet < self.settle:
+            return False
+        return not being_written(entry.path)
+
+    def close(self) -> None:
+        """Stop watching."""
+        if self.inotify is not None:
+            self.inotify.close()
+
+
+def is_left_alone(name: str) -> bool:
+    """Whether a name says that the file is not, or not yet, meant for us."""
+    return name.startswith(".") or name.endswith(UNFINISHED) or name == "rejected"
+
+
+def being_written(path: str) -> bool:
+    """Whether somebody has the file open for writing: a read lease is refused then."""
+    try:
+        with opened(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW) as fd:
+            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError as error:
+        # Other errors: not ours to ask about; the reader will say what is wrong.
+        return error.errno == errno.EAGAIN
+    return False
+
+
+def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
+    try:
+        return entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return None
