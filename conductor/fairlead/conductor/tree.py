@@ -7,6 +7,7 @@ find the rest.
 
 import os
 import signal
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 
@@ -86,3 +87,13 @@ def leftovers(marker: str, value: str, noted: Iterable[ProcessId]) -> list[Proce
     found = {*marked(marker, value), *(process for process in noted if is_alive(process))}
     below = identify({pid for process in found for pid in descendants_of(process.pid)})
     return sorted(found | set(below))
+
+
+def wait_gone(processes: Iterable[ProcessId], seconds: float) -> list[ProcessId]:
+    """Wait until these have ended, at most so long; returns those that have not."""
+    deadline = time.monotonic() + seconds
+    left = [process for process in processes if is_alive(process)]
+    while left and time.monotonic() < deadline:
+        time.sleep(0.005)
+        left = [process for process in left if is_alive(process)]
+    return left

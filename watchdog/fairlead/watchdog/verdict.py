@@ -1,0 +1,110 @@
+"""What is true of a run: alive, ended, lost, never started. Evidence first, then a word."""
+
+import os
+import signal
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct, field
+
+from fairlead.base.identity import ProcessId
+from fairlead.conductor import rundir, tree
+from fairlead.conductor.launch import MARKER
+from fairlead.conductor.liveness import VOID, Void, void
+from fairlead.conductor.meta import CorruptMetaError, Meta, read_meta
+from fairlead.queue.states import Status
+from fairlead.queue.task import Task
+
+
+class Finding(StrEnum):
+    """What a look at a run has found."""
+
+    #: Claimed; its supervisor has not spoken yet.
+    STARTING = "starting"
+    ALIVE = "alive"
+    #: The supervisor wrote the end.
+    ENDED = "ended"
+    #: It provably never started, and never will.
+    NEVER_STARTED = "never_started"
+    #: Its supervisor is gone without a word, and nothing of it is alive any more.
+    DEAD = "dead"
+    #: Its supervisor is gone, and some of it is still alive although it was told to end.
+    UNDEAD = "undead"
+
+
+class Verdict(Struct, frozen=True, kw_only=True):
+    """A finding with what proves it."""
+
+    finding: Finding
+    meta: Meta | None = None
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+
+class Examiner:
+    """Looks at runs of this boot of this host."""
+
+    def __init__(self, conductor: str, boot_id: str) -> None:
+        self.conductor = conductor
+        self.boot_id = boot_id
+
+    def run_dir(self, task: Task) -> str:
+        """Where the task's current attempt lives."""
+        return rundir.active_dir(self.conductor, task.spec.project, task.id, task.attempt)
+
+    def examine(self, task: Task, lock_id: str, *, overdue: bool) -> Verdict:
+        """Find out what is true of a task's current attempt; `overdue`: it should have started by now."""
+        run_dir = self.run_dir(task)
+        meta = _meta_or_none(run_dir)
+        if meta is not None and meta.ended:
+            return Verdict(finding=Finding.ENDED, meta=meta, evidence={"written_by": "supervisor"})
+        if meta is not None and meta.status == Status.RUNNING:
+            return self._running(run_dir, lock_id)
+        if overdue or (meta is not None and (meta.status == VOID or meta.boot_id != self.boot_id)):
+            return self._unstarted(run_dir, lock_id)
+        return Verdict(finding=Finding.STARTING, meta=meta)
+
+    def _running(self, run_dir: str, lock_id: str) -> Verdict:
+        """It was started: alive as long as its supervisor holds the directory."""
+        with rundir.only_inhabitant(run_dir) as alone:
+            # Read again behind the lock: the supervisor may have ended between the first look and this one.
+            meta = _meta_or_none(run_dir)
+            if not alone:
+                return Verdict(finding=Finding.ALIVE, meta=meta)
+            if meta is not None and meta.ended:
+                return Verdict(finding=Finding.ENDED, meta=meta, evidence={"written_by": "supervisor"})
+            return self._deserted(meta, lock_id)
+
+    def _deserted(self, meta: Meta | None, lock_id: str) -> Verdict:
+        """No supervisor any more: end what it left behind, and look whether that is gone."""
+        if meta is not None and meta.boot_id != self.boot_id:
+            evidence: dict[str, Any] = {"proof": "another boot", "boot_id": meta.boot_id}
+            return Verdict(finding=Finding.DEAD, meta=meta, evidence=evidence)
+        left = end_leftovers(lock_id, meta.processes if meta else [])
+        evidence = {"proof": "supervisor lock free", "left": [list(process) for process in left]}
+        return Verdict(finding=Finding.UNDEAD if left else Finding.DEAD, meta=meta, evidence=evidence)
+
+    def _unstarted(self, run_dir: str, lock_id: str) -> Verdict:
+        """Take it back, unless it did start after all."""
+        came = void(run_dir)
+        if came is Void.NEVER_STARTED:
+            return Verdict(finding=Finding.NEVER_STARTED, evidence={"proof": "voided before its supervisor came"})
+        if came is Void.INHABITED:
+            return Verdict(finding=Finding.STARTING)
+        return self._running(run_dir, lock_id)
+
+
+def end_leftovers(lock_id: str, noted: list[ProcessId]) -> list[ProcessId]:
+    """Kill what is alive of a run without a supervisor; returns what is still there after a moment."""
+    left = tree.leftovers(MARKER, lock_id, noted)
+    for process in left:
+        tree.send_safely(process, signal.SIGKILL)
+    return tree.wait_gone(left, 1.0)
+
+
+def _meta_or_none(run_dir: str) -> Meta | None:
+    if not os.path.isdir(run_dir):
+        return None
+    try:
+        return read_meta(run_dir)
+    except CorruptMetaError:
+        return None
