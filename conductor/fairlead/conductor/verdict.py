@@ -7,12 +7,13 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from fairlead.base.identity import ProcessId
+from fairlead.base.identity import ProcessId, is_alive
 from fairlead.conductor import rundir, tree
 from fairlead.conductor.launch import MARKER
 from fairlead.conductor.liveness import VOID, Void, void
 from fairlead.conductor.meta import CorruptMetaError, Meta, read_meta
 from fairlead.queue.states import Status
+from fairlead.queue.store import Lock
 from fairlead.queue.task import Task
 
 
@@ -51,46 +52,56 @@ class Examiner:
         """Where the task's current attempt lives."""
         return rundir.active_dir(self.conductor, task.spec.project, task.id, task.attempt)
 
-    def examine(self, task: Task, lock_id: str, *, overdue: bool) -> Verdict:
+    def examine(self, task: Task, lock: Lock, *, overdue: bool) -> Verdict:
         """Find out what is true of a task's current attempt; `overdue`: it should have started by now."""
         run_dir = self.run_dir(task)
         meta = _meta_or_none(run_dir)
         if meta is not None and meta.ended:
             return Verdict(finding=Finding.ENDED, meta=meta, evidence={"written_by": "supervisor"})
-        if meta is not None and meta.status == Status.RUNNING:
-            return self._running(run_dir, lock_id)
+        if task.status is Status.RUNNING or (meta is not None and meta.status == Status.RUNNING):
+            return self._running(run_dir, lock)
         if overdue or (meta is not None and (meta.status == VOID or meta.boot_id != self.boot_id)):
-            return self._unstarted(run_dir, lock_id)
+            return self._unstarted(run_dir, lock)
         return Verdict(finding=Finding.STARTING, meta=meta)
 
-    def _running(self, run_dir: str, lock_id: str) -> Verdict:
+    def _running(self, run_dir: str, lock: Lock) -> Verdict:
         """It was started: alive as long as its supervisor holds the directory."""
-        with rundir.only_inhabitant(run_dir) as alone:
-            # Read again behind the lock: the supervisor may have ended between the first look and this one.
-            meta = _meta_or_none(run_dir)
-            if not alone:
-                return Verdict(finding=Finding.ALIVE, meta=meta)
-            if meta is not None and meta.ended:
-                return Verdict(finding=Finding.ENDED, meta=meta, evidence={"written_by": "supervisor"})
-            return self._deserted(meta, lock_id)
+        try:
+            with rundir.only_inhabitant(run_dir) as alone:
+                # Read behind the lock: the supervisor may have ended between the first look and this one.
+                meta = _meta_or_none(run_dir)
+                if not alone:
+                    return Verdict(finding=Finding.ALIVE, meta=meta)
+                if meta is not None and meta.ended:
+                    return Verdict(finding=Finding.ENDED, meta=meta, evidence={"written_by": "supervisor"})
+                return self._deserted(meta, lock)
+        except FileNotFoundError:
+            return self._without_directory(lock)
 
-    def _deserted(self, meta: Meta | None, lock_id: str) -> Verdict:
+    def _without_directory(self, lock: Lock) -> Verdict:
+        """Somebody removed the run directory: the lock's holder is the supervisor, and answers for it."""
+        if is_alive(ProcessId(lock.holder.pid, lock.holder.start)) and lock.holder.boot_id == self.boot_id:
+            return Verdict(finding=Finding.ALIVE)
+        return self._deserted(None, lock)
+
+    def _deserted(self, meta: Meta | None, lock: Lock) -> Verdict:
         """No supervisor any more: end what it left behind, and look whether that is gone."""
-        if meta is not None and meta.boot_id != self.boot_id:
-            evidence: dict[str, Any] = {"proof": "another boot", "boot_id": meta.boot_id}
+        boot_id = meta.boot_id if meta is not None else lock.holder.boot_id
+        if boot_id != self.boot_id:
+            evidence: dict[str, Any] = {"proof": "another boot", "boot_id": boot_id}
             return Verdict(finding=Finding.DEAD, meta=meta, evidence=evidence)
-        left = end_leftovers(lock_id, meta.processes if meta else [])
+        left = end_leftovers(lock.lock_id, meta.processes if meta else [])
         evidence = {"proof": "supervisor lock free", "left": [list(process) for process in left]}
         return Verdict(finding=Finding.UNDEAD if left else Finding.DEAD, meta=meta, evidence=evidence)
 
-    def _unstarted(self, run_dir: str, lock_id: str) -> Verdict:
+    def _unstarted(self, run_dir: str, lock: Lock) -> Verdict:
         """Take it back, unless it did start after all."""
         came = void(run_dir)
         if came is Void.NEVER_STARTED:
             return Verdict(finding=Finding.NEVER_STARTED, evidence={"proof": "voided before its supervisor came"})
         if came is Void.INHABITED:
             return Verdict(finding=Finding.STARTING)
-        return self._running(run_dir, lock_id)
+        return self._running(run_dir, lock)
 
 
 def end_leftovers(lock_id: str, noted: list[ProcessId]) -> list[ProcessId]:

@@ -1,0 +1,48 @@
+"""How commands get at an instance: its store for reading, or all of it for changing something."""
+
+import os
+import pwd
+
+from fairlead.base.clock import SystemClock
+from fairlead.base.logs import open_log
+from fairlead.cli.arguments import open_connection
+from fairlead.config.paths import Paths, find_paths
+from fairlead.queue.archive import Archive
+from fairlead.queue.instance import Instance
+from fairlead.queue.operations import Operations, find_task
+from fairlead.queue.sqlite.store import SqliteStore
+from fairlead.queue.store import Share
+from fairlead.queue.task import Task
+
+
+class Access:
+    """The store of an instance that exists already, and what is read or changed through it."""
+
+    def __init__(self, paths: Paths | None = None) -> None:
+        self.paths = paths or find_paths()
+        self.store = SqliteStore(open_connection(self.paths), Share())
+        self.clock = SystemClock()
+        self.archive = Archive(self.paths.archive)
+
+    def task(self, part: str) -> Task:
+        """The task that a part of an id means."""
+        return find_task(self.store, self.archive, part)
+
+    def operations(self) -> Operations:
+        """What people may change."""
+        return Operations(self.paths, self.store, self.clock, open_log(self.paths.log_file, "cli"))
+
+
+def open_instance() -> Instance:
+    """The whole instance with its settings; it is made if it is not there yet."""
+    paths = find_paths()
+    os.makedirs(paths.logs, mode=0o700, exist_ok=True)
+    return Instance(paths, os.environ, open_log(paths.log_file, "cli"))
+
+
+def who() -> str:
+    """The name of whoever runs this command."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"uid-{os.getuid()}"

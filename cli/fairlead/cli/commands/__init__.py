@@ -1,0 +1,33 @@
+"""One module per command; only the one that is asked for is imported."""
+
+#: Every command with its module and what it does, in the order of `fairlead --help`.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "up": ("up", "run daemon and watchdog here and show what happens, for trying out"),
+    "submit": ("submit", "put tasks into the queue"),
+    "status": ("status", "slots, what waits, who runs, who holds locks"),
+    "list": ("list_tasks", "tasks, newest first"),
+    "show": ("show", "everything about one task"),
+    "logs": ("logs", "what a task's agent wrote"),
+    "wait": ("wait", "wait until tasks have ended"),
+    "why": ("why", "why a task is not running"),
+    "cancel": ("cancel", "cancel waiting tasks, stop running ones"),
+    "retry": ("retry", "run failed, cancelled or lost tasks again"),
+    "requeue": ("requeue", "bring a stuck task back into the queue"),
+    "change": ("change", "change priority or time of a waiting task"),
+    "pause": ("pause", "start nothing more: everywhere, of a user, in a project"),
+    "resume": ("resume", "go on after a pause"),
+    "drain": ("drain", "pause and wait until nothing runs"),
+    "locks": ("locks", "who holds which lock, and why"),
+    "lock": ("lock", "hold a user's lock for a command, or release one"),
+    "capacity": ("capacity", "slots and who uses them"),
+    "events": ("events", "what happened, as it happens"),
+    "doctor": ("doctor", "look for what is wrong"),
+    "prune": ("prune", "delete old records and logs"),
+    "rebuild": ("rebuild", "make a new store from the files"),
+    "config": ("config", "check and show the settings"),
+    "simulate": ("simulate", "play an imagined load through the fair-share decision"),
+    "daemon": ("daemon", "run the dispatcher"),
+    "watchdog": ("watchdog", "run the watchdog"),
+    "dispatch": ("dispatch", "one pass of both, for timers and cron"),
+    "completion": ("completion", "completion for bash, zsh or fish"),
+}

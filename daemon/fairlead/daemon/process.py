@@ -1,0 +1,88 @@
+"""The daemon as a process: one per instance, woken by rings, the spool and signals; the poll is the safety net."""
+
+from collections.abc import Callable, Mapping
+
+from fairlead.base.errors import FairleadError
+from fairlead.base.service import Single, Waiter
+from fairlead.conductor.launcher import ProcessLauncher
+from fairlead.config.paths import Paths
+from fairlead.daemon.dispatcher import Dispatcher
+from fairlead.daemon.spool import Spool
+from fairlead.queue.admit import Log
+from fairlead.queue.instance import Instance
+from fairlead.queue.passes import guarded
+
+#: After a pass that went wrong, the next one comes this soon.
+RETRY = 1.0
+
+
+class Daemon:
+    """The dispatcher's loop."""
+
+    def __init__(self, paths: Paths, environ: Mapping[str, str], log: Log) -> None:
+        self.log = log
+        self.instance = Instance(paths, environ, log)
+        self.single = Single(paths.daemon_lock, "the daemon")
+        self.single.take()
+        self.waiter = Waiter(paths.bells, "daemon")
+        intervals = self.instance.config.intervals
+        inotify = self.instance.config.spool.inotify
+        spool = Spool(paths, self.instance.clock, settle=intervals.settle, inotify=inotify)
+        launcher = ProcessLauncher(paths.error_log)
+        self.dispatcher = Dispatcher(self.instance, launcher, spool)
+
+    def run(self, *, ready: Callable[[], None] = lambda: None) -> None:
+        """Work until asked to stop; agents go on."""
+        self.waiter.listen_to_signals()
+        self.prepare()
+        ready()
+        while not self.waiter.asked_to_stop:
+            went_well = guarded(self.dispatcher.steps(), self.log)
+            self._hear(self.waiter.wait(self._pause() if went_well else RETRY))
+        self.log.info("daemon_stops", active=self.instance.store.count_active())
+
+    def prepare(self) -> None:
+        """What comes before the first pass."""
+        self.instance.apply_shares()
+        self.dispatcher.reconcile()
+        inotify = self.dispatcher.spool.inotify
+        if inotify is not None:
+            self.waiter.watch(inotify.fileno())
+        elif self.instance.config.spool.inotify:
+            self.log.warning("no_inotify", poll=self.instance.config.intervals.poll)
+        self.log.info("daemon_starts", slots=self.instance.config.slots.max, spool=self.instance.paths.spool)
+
+    def _hear(self, words: set[str]) -> None:
+        """What was said while waiting: only the settings need more than a new pass."""
+        if self.waiter.asked_to_reload or "reload" in words:
+            self.waiter.asked_to_reload = False
+            self._reload()
+
+    def _reload(self) -> None:
+        try:
+            changed = self.instance.reload()
+        except FairleadError as error:
+            self.log.error("settings_refused", error=str(error))
+            return
+        self.dispatcher.use_settings()
+        self.log.info("settings_reloaded", changed=changed)
+
+    def _pause(self) -> float:
+        """How long to sleep at most: until the next poll, the next due task, or the settling of a file."""
+        intervals = self.instance.config.intervals
+        pause = intervals.poll
+        if self.dispatcher.settling:
+            pause = min(pause, intervals.settle)
+        if self.dispatcher.waiting_names:
+            pause = 0.0
+        due = self.instance.store.next_due()
+        if due is not None:
+            pause = min(pause, max(0.0, (due - self.instance.clock.wall_ms()) / 1000))
+        return pause
+
+    def close(self) -> None:
+        """Let go of everything; agents go on."""
+        self.dispatcher.close()
+        self.waiter.close()
+        self.instance.close()
+        self.single.release()

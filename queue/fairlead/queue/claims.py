@@ -1,0 +1,68 @@
+"""Ending a claim: the visible lock goes first, then the row, the task and the account in one transaction."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from fairlead.queue.instance import Instance
+from fairlead.queue.states import Status
+from fairlead.queue.store import Ended, Lock
+from fairlead.queue.task import Outcome, Task
+
+NEVER_STARTED = "never_started"
+
+
+def record_ends(instance: Instance, ends: Sequence[tuple[Lock, Ended]]) -> None:
+    """Record how attempts ended and free their locks; one whose token is out of date is refused and logged."""
+    if not ends:
+        return
+    for lock, end in ends:
+        if not end.quarantine:
+            instance.locks.files.drop(lock.user, lock.lock_id)
+    taken = instance.store.finish([end for _, end in ends], now=instance.clock.wall_ms())
+    for (lock, end), was_taken in zip(ends, taken, strict=True):
+        _tell(instance, lock, end, was_taken=was_taken)
+
+
+def give_back(instance: Instance, task: Task, lock: Lock, *, why: str, evidence: dict[str, Any]) -> None:
+    """Queue a task again whose agent provably never started; after too many such tries it fails."""
+    tries = _tries_in_a_row(instance, task)
+    if tries >= instance.config.limits.start_attempts:
+        record_ends(instance, [(lock, _given_up(instance, task, tries, why, evidence))])
+        return
+    instance.locks.files.drop(lock.user, lock.lock_id)
+    instance.store.unclaim(task.id, task.token, reason=why, now=instance.clock.wall_ms(), evidence=evidence)
+    instance.log.warning("requeued", task=task.id, user=task.spec.user, attempt=task.attempt, why=why)
+
+
+def _tries_in_a_row(instance: Instance, task: Task) -> int:
+    """How often in a row it was claimed and not started, this time included."""
+    count = 0
+    for attempt in reversed(instance.store.attempts(task.id)):
+        if attempt.number != task.attempt and attempt.reason != NEVER_STARTED:
+            break
+        count += 1
+    return count
+
+
+def _given_up(instance: Instance, task: Task, tries: int, why: str, evidence: dict[str, Any]) -> Ended:
+    outcome = Outcome(
+        status=Status.FAILED,
+        reason=NEVER_STARTED,
+        error=f"it could not be started, {tries} times in a row: {why}",
+        finished_at=instance.clock.wall_ms(),
+        evidence=evidence,
+    )
+    return Ended(task_id=task.id, token=task.token, outcome=outcome)
+
+
+def _tell(instance: Instance, lock: Lock, end: Ended, *, was_taken: bool) -> None:
+    outcome = end.outcome
+    fields = {"task": end.task_id, "user": lock.user, "token": end.token, "reason": outcome.reason}
+    if not was_taken:
+        instance.log.warning("refused", what=f"end as {outcome.status}", **fields)
+    elif end.quarantine:
+        instance.log.warning("quarantined", lock=lock.name, evidence=outcome.evidence, **fields)
+    elif outcome.status is Status.COMPLETED:
+        instance.log.info(outcome.status, held=round(outcome.held, 3), **fields)
+    else:
+        instance.log.warning(outcome.status, error=outcome.error, held=round(outcome.held, 3), **fields)

@@ -1,0 +1,94 @@
+"""What every process of one instance works with: its paths, settings, store, locks, clock and log."""
+
+import os
+from collections.abc import Mapping
+
+from fairlead.base.clock import Clock, SystemClock
+from fairlead.base.errors import RefusedError
+from fairlead.base.files import make_directory, names_in
+from fairlead.config.loading import Settings, load
+from fairlead.config.paths import Paths
+from fairlead.config.schema import Config
+from fairlead.config.showing import changed_keys
+from fairlead.queue.admit import Log
+from fairlead.queue.lockfiles import LockFiles
+from fairlead.queue.locks import LockManager
+from fairlead.queue.sqlite.store import SqliteStore, open_store
+from fairlead.queue.store import Share
+
+
+class StoreMissingError(RefusedError):
+    """The store is gone, but tasks are not: `fairlead rebuild` makes a new one from the files."""
+
+
+class Instance:
+    """One instance, opened by one process."""
+
+    def __init__(self, paths: Paths, environ: Mapping[str, str], log: Log, clock: Clock | None = None) -> None:
+        self.paths = paths
+        self.environ = environ
+        self.log = log
+        self.clock = clock or SystemClock()
+        self.settings: Settings = load(paths, environ)
+        for directory in paths.directories():
+            make_directory(directory)
+        refuse_missing_store(paths)
+        self.store: SqliteStore = open_store(paths.store, share_of(self.config))
+        self.locks = LockManager(self.store, LockFiles(paths.locks), self.clock, paths.bells, self.lease)
+
+    @property
+    def config(self) -> Config:
+        """The settings in force."""
+        return self.settings.config
+
+    @property
+    def lease(self) -> float:
+        """How long a lock is good for without a sign of life, in seconds."""
+        return self.config.per_user_serialization.lock_timeout_seconds
+
+    def reload(self) -> list[str]:
+        """Read the settings again; returns the keys that changed. Wrong settings change nothing."""
+        before, self.settings = self.settings, load(self.paths, self.environ)
+        self.locks.lease = self.lease
+        return changed_keys(before, self.settings)
+
+    def apply_shares(self) -> None:
+        """Let the store charge by the settings in force, and tell those who read it without them."""
+        self.store.set_shares(share_of(self.config), now=self.clock.wall_ms())
+        self.store.set_facts(facts_of(self.config))
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self.store.close()
+
+
+def share_of(config: Config) -> Share:
+    """What the accounts need of the settings."""
+    share = config.fair_share
+    return Share(half_life=share.half_life, weights=share.weights, project_weights=share.project_weights)
+
+
+def facts_of(config: Config) -> dict[str, str]:
+    """What `status` and `why` need of the settings, for commands that do not read them."""
+    return {
+        "slots_max": str(config.slots.max),
+        "serialized": str(int(config.per_user_serialization.enabled)),
+        "ageing": str(config.fair_share.ageing),
+    }
+
+
+def refuse_missing_store(paths: Paths) -> None:
+    """A new, empty store beside accepted tasks or runs would forget the one and double the other."""
+    if os.path.exists(paths.store):
+        return
+    runs = [name for project in names_in(paths.conductor) for name in _active(paths.conductor, project)]
+    files = [name for bucket in names_in(paths.accepted) for name in names_in(os.path.join(paths.accepted, bucket))]
+    if runs or files:
+        raise StoreMissingError(
+            f"{paths.store} is missing, but there are {len(files)} accepted tasks and {len(runs)} runs: "
+            "`fairlead rebuild` makes a new store from them."
+        )
+
+
+def _active(conductor: str, project: str) -> list[str]:
+    return names_in(os.path.join(conductor, project, "active"))

@@ -1,0 +1,123 @@
+"""Why a task is not running: the same decision that starts tasks, asked about one of them."""
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from fairlead.base.bell import is_heard
+from fairlead.base.clock import Clock, iso
+from fairlead.config.paths import Paths
+from fairlead.queue.decide import Candidate, Head, Hold, Obstacle, Reason, Snapshot, explain
+from fairlead.queue.lockfiles import LockFiles
+from fairlead.queue.locks import LockManager
+from fairlead.queue.sqlite.store import SqliteStore
+from fairlead.queue.states import ACTIVE, FINAL
+from fairlead.queue.store import Lock
+from fairlead.queue.task import Task
+
+#: More users than this are not looked at: the answer would be "many are before you" anyway.
+MOST_USERS = 10_000
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """What keeps a task, most decisive first; nothing if it starts with the next pass."""
+
+    task_id: str
+    status: str
+    summary: str
+    obstacles: tuple[Obstacle, ...] = ()
+
+
+class Why:
+    """Answers for one instance."""
+
+    def __init__(self, paths: Paths, store: SqliteStore, clock: Clock) -> None:
+        self.paths = paths
+        self.store = store
+        self.clock = clock
+        self.locks = LockManager(store, LockFiles(paths.locks), clock, paths.bells, lease=0.0)
+
+    def answer(self, task: Task) -> Answer:
+        """Why this task is not running, or what it does instead."""
+        if task.status in FINAL:
+            return self._say(task, _ended(task))
+        if task.status in ACTIVE:
+            return self._say(task, self._active(task))
+        obstacles = self._obstacles(task)
+        if obstacles:
+            return self._say(task, obstacles[0].detail, obstacles)
+        return self._say(task, "nothing is in its way: it starts with the daemon's next pass")
+
+    def _say(self, task: Task, summary: str, obstacles: tuple[Obstacle, ...] = ()) -> Answer:
+        return Answer(task_id=task.id, status=task.status, summary=summary, obstacles=obstacles)
+
+    def _active(self, task: Task) -> str:
+        since = f"since {iso(task.started_at)}" if task.started_at else "and is about to start"
+        wish = f"; {task.cancel} asked it to stop" if task.cancel else ""
+        missing = (
+            "" if is_heard(self.paths.bells, "watchdog") else "; the watchdog does not run, so its end is not seen"
+        )
+        return f"it is {task.status}, attempt {task.attempt}, {since}{wish}{missing}"
+
+    def _obstacles(self, task: Task) -> tuple[Obstacle, ...]:
+        head = self._head(task)
+        found = explain(self._snapshot(task), task.spec.user, task.spec.project, head)
+        if is_heard(self.paths.bells, "daemon"):
+            return found
+        stopped = "the daemon does not run: start it with `fairlead up`, or enable its service"
+        return (Obstacle(reason=Reason.NO_DAEMON, detail=stopped), *found)
+
+    def _head(self, task: Task) -> Head:
+        since = max(task.created_at, task.spec.run_at or 0)
+        return Head(task_id=task.id, rank=task.spec.priority, seq=task.seq, since=since)
+
+    def _snapshot(self, task: Task) -> Snapshot:
+        """Everybody who could be next, and this task's user with whatever holds him."""
+        facts = self.store.facts()
+        foreign = self.locks.foreign()
+        whole = self.store.snapshot(
+            now=self.clock.wall_ms(),
+            free_slots=MOST_USERS,
+            ageing=float(facts.get("ageing", "3600")),
+            serialized=facts.get("serialized", "1") == "1",
+            exclude=foreign,
+        )
+        free = int(facts.get("slots_max", "1")) - self.store.count_active()
+        own = self._own(task, foreign)
+        others = tuple(candidate for candidate in whole.candidates if candidate.user != own.user)
+        return replace(whole, free_slots=free, candidates=(own, *others))
+
+    def _own(self, task: Task, foreign: set[str]) -> Candidate:
+        user = task.spec.user
+        return replace(self.store.candidate(user), hold=self._hold(user, foreign))
+
+    def _hold(self, user: str, foreign: set[str]) -> Hold | None:
+        for pause in self.store.pauses():
+            if pause.scope == f"user:{user}":
+                because = f": {pause.reason}" if pause.reason else ""
+                return Hold(reason=Reason.PAUSED, detail=f"{user} is paused by {pause.by}{because}")
+        lock = self.store.lock(f"user:{user}")
+        if lock is not None:
+            return _lock_hold(user, lock)
+        if user in foreign:
+            path = self.locks.files.path(user)
+            detail = f"the lock file {path} is not Fairlead's: whoever made it has to remove it"
+            return Hold(reason=Reason.FOREIGN_LOCK, detail=detail)
+        return None
+
+
+def _lock_hold(user: str, lock: Lock) -> Hold:
+    if lock.state == "quarantined":
+        detail = (
+            f"the lock of {user} is quarantined: nobody could prove that all of task {lock.task_id} is gone; "
+            f"look at `fairlead locks`, then `fairlead lock release {user} --force`"
+        )
+        return Hold(reason=Reason.QUARANTINED, detail=detail)
+    if lock.kind == "hold":
+        return Hold(reason=Reason.USER_LOCKED, detail=f"a command with pid {lock.holder.pid} holds the lock of {user}")
+    return Hold(reason=Reason.USER_LOCKED, detail=f"task {lock.task_id} of {user} is running")
+
+
+def _ended(task: Task) -> str:
+    error = f": {task.outcome.error}" if task.outcome and task.outcome.error else ""
+    again = "" if task.status == "completed" else f"; `fairlead retry {task.id}` runs it again"
+    return f"it is {task.status} since {iso(task.finished_at)}{error}{again}"

@@ -1,0 +1,92 @@
+"""Finished tasks leave the live queue: written to the archive first, then their files are tidied away."""
+
+import os
+
+from fairlead.base.errors import FairleadError
+from fairlead.base.ids import is_id
+from fairlead.conductor import rundir
+from fairlead.conductor.liveness import Void, void
+from fairlead.conductor.meta import CorruptMetaError, read_meta, write_meta
+from fairlead.queue.accepted import Accepted
+from fairlead.queue.archive import Archive, archive_tasks
+from fairlead.queue.errors import NoSuchTaskError
+from fairlead.queue.instance import Instance
+from fairlead.queue.states import ACTIVE, FINAL, Status
+from fairlead.queue.task import Task
+
+#: Tasks that are archived with one pass over the disk.
+BATCH = 200
+
+
+class Archiving:
+    """Moves finished tasks from the queue to the archive."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+        self.store = instance.store
+        self.archive = Archive(instance.paths.archive)
+        self.accepted = Accepted(instance.paths.accepted)
+
+    def archive_finished(self) -> None:
+        """Write every finished task down durably, and only then let go of its files."""
+        while tasks := self.store.unarchived(BATCH):
+            tasks = [task for task in tasks if not self.run_again(task)]
+            archive_tasks(self.store, self.archive, tasks)
+            for task in tasks:
+                self.tidy(task)
+
+    def run_again(self, task: Task) -> bool:
+        """A lost task that says that running it twice does no harm is queued again, a few times at most."""
+        most = self.instance.config.limits.start_attempts
+        if task.status is not Status.LOST or not task.spec.idempotent or task.attempt >= most:
+            return False
+        try:
+            self.store.retry(task.id, by="fairlead", now=self.instance.clock.wall_ms())
+        except FairleadError:
+            return False  # somebody else was faster: it is not lost any more
+        self._put_away_runs(task)
+        self.instance.log.info("run_again", task=task.id, user=task.spec.user, attempt=task.attempt)
+        return True
+
+    def tidy(self, task: Task) -> None:
+        """The task is archived: its accepted file goes, its run directories move to finished/."""
+        self.accepted.remove(task.id)
+        self._put_away_runs(task)
+
+    def _put_away_runs(self, task: Task) -> None:
+        conductor, project = self.instance.paths.conductor, task.spec.project
+        for number in range(1, task.attempt + 1):
+            _note_release(rundir.active_dir(conductor, project, task.id, number))
+            rundir.finish(conductor, project, task.id, number)
+
+    # ------------------------------------------------------------------ after a crash
+
+    def clear_left_overs(self) -> None:
+        """Put away run directories whose attempt is over: a crash came between the record and the tidying."""
+        for run_dir in list(rundir.all_active(self.instance.paths.conductor)):
+            task_id, _, number = os.path.basename(run_dir).rpartition(".")
+            if is_id(task_id) and number.isdigit():
+                self._clear_left_over(run_dir, task_id, int(number))
+
+    def _clear_left_over(self, run_dir: str, task_id: str, number: int) -> None:
+        try:
+            task = self.store.get(task_id)
+        except NoSuchTaskError:
+            return  # not this store's; `doctor` tells about it
+        is_current = number == task.attempt
+        if (is_current and task.status in ACTIVE) or (is_current and task.status in FINAL and not task.archived):
+            return
+        if void(run_dir) is Void.NEVER_STARTED:
+            rundir.discard(run_dir)
+        elif task.status in FINAL or not is_current:
+            rundir.finish(self.instance.paths.conductor, task.spec.project, task_id, number)
+
+
+def _note_release(run_dir: str) -> None:
+    """Whoever reads meta.json sees that the lock is free."""
+    try:
+        meta = read_meta(run_dir)
+    except CorruptMetaError:
+        return
+    meta.lock_released = True
+    write_meta(run_dir, meta, durable=False)

@@ -1,0 +1,54 @@
+"""The pulse of running attempts: a heartbeat counts when it is seen to change, not by the time in it."""
+
+from msgspec import Struct
+
+from fairlead.conductor.launch import Launch
+from fairlead.conductor.meta import Meta
+
+#: A supervisor that is alive ends its run by itself; only this long after that is it done for it.
+MARGIN = 30.0
+
+
+class Pulse(Struct):
+    """What was seen of one attempt, by the clock that does not jump."""
+
+    first_seen: float
+    seq: int = -1
+    changed: float = 0.0
+    #: When even a run with a pulse must be over; None until its task.json was read.
+    hard_stop: float | None = None
+
+
+class Pulses:
+    """The pulses of all attempts, by token."""
+
+    def __init__(self) -> None:
+        self._pulses: dict[int, Pulse] = {}
+
+    def of(self, token: int, now: float) -> Pulse:
+        """What is known of an attempt; it begins with the first look."""
+        return self._pulses.setdefault(token, Pulse(first_seen=now, changed=now))
+
+    def keep_only(self, tokens: set[int]) -> None:
+        """Forget attempts that are over."""
+        self._pulses = {token: pulse for token, pulse in self._pulses.items() if token in tokens}
+
+
+def feel(pulse: Pulse, meta: Meta, now: float) -> bool:
+    """Note the heartbeat; whether it has changed since the last look."""
+    if meta.heartbeat.seq == pulse.seq:
+        return False
+    pulse.seq, pulse.changed = meta.heartbeat.seq, now
+    return True
+
+
+def hard_stop(meta: Meta, launch: Launch) -> float:
+    """When the supervisor must have ended the run by itself, if it works at all."""
+    if not launch.timeout:
+        return float("inf")
+    return meta.claimed_boot + launch.timeout + launch.grace + MARGIN
+
+
+def is_silent(pulse: Pulse, now: float, lease: float) -> bool:
+    """Whether the lease has run out without a sign of life."""
+    return now - pulse.changed > lease

@@ -1,0 +1,163 @@
+"""What is old goes: records, run directories, refused files, rotated logs. Only what is provably safe to delete."""
+
+import os
+import shutil
+from collections.abc import Iterator
+
+from msgspec import Struct, field
+
+from fairlead.base.files import names_in, remove
+from fairlead.base.ids import is_id
+from fairlead.queue.accepted import Accepted
+from fairlead.queue.admit import created_at
+from fairlead.queue.archive import Archive
+from fairlead.queue.errors import NoSuchTaskError
+from fairlead.queue.instance import Instance
+from fairlead.queue.record import milliseconds
+from fairlead.queue.task import Task
+
+#: Tasks that are forgotten with one commit.
+BATCH = 500
+DAY_MS = 86_400_000
+
+
+class Pruned(Struct, kw_only=True):
+    """What was deleted, by kind, and what was kept although it is old, and why."""
+
+    dry_run: bool
+    deleted: dict[str, int] = field(default_factory=dict)
+    kept: list[tuple[str, str]] = field(default_factory=list)
+
+
+class Retention:
+    """Prunes one instance."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+        self.store = instance.store
+        self.archive = Archive(instance.paths.archive)
+        self.accepted = Accepted(instance.paths.accepted)
+
+    def prune(self, days: float | None = None, *, dry_run: bool = False) -> Pruned:
+        """Delete what is older than the settings, or `days`, say; with `dry_run` only tell."""
+        age = self.instance.config.retention.days if days is None else days
+        before = self.instance.clock.wall_ms() - int(age * DAY_MS)
+        report = Pruned(dry_run=dry_run)
+        self._prune_runs(before, report)
+        self._prune_archive(before, report)
+        self._prune_accepted(report)
+        self._prune_folder("rejected", self.instance.paths.rejected, before, report)
+        self._prune_folder("lock_files_aside", os.path.join(self.instance.paths.locks, "aside"), before, report)
+        if not dry_run:
+            self._forget(before, report)
+        if report.deleted and not dry_run:
+            self.instance.log.info("pruned", **report.deleted)
+        return report
+
+    # ------------------------------------------------------------------ run directories
+
+    def _prune_runs(self, before: int, report: Pruned) -> None:
+        for run_dir in _finished_runs(self.instance.paths.conductor):
+            task_id = os.path.basename(run_dir).rpartition(".")[0]
+            if why := self._why_keep_run(task_id, run_dir, before):
+                report.kept += [(run_dir, why)] if why != "young" else []
+                continue
+            _count(report, "runs")
+            if not report.dry_run:
+                shutil.rmtree(run_dir, ignore_errors=True)
+
+    def _why_keep_run(self, task_id: str, run_dir: str, before: int) -> str:
+        if _changed(run_dir) >= before:
+            return "young"
+        task = self._task(task_id)
+        if task is not None and not task.archived:
+            return f"its task is {task.status} and not archived"
+        if task is None and self.archive.read(task_id) is None:
+            return "its task has no record in the archive"
+        return ""
+
+    # ------------------------------------------------------------------ records
+
+    def _prune_archive(self, before: int, report: Pruned) -> None:
+        """Records go by the time in them, not by the file's: a copy or a restore does not change it."""
+        for task_id in self.archive.ids():
+            if is_id(task_id) and _made(task_id) >= before:
+                return  # ids sort by time, and no task ends before it was made
+            path = self.archive.path(task_id) if is_id(task_id) else task_id
+            if why := self._why_keep_record(task_id, before):
+                report.kept += [(path, why)] if why != "young" else []
+                continue
+            _count(report, "records")
+            if not report.dry_run:
+                remove(path)
+
+    def _why_keep_record(self, task_id: str, before: int) -> str:
+        try:
+            record = self.archive.read(task_id) or {}
+            finished = milliseconds(record.get("finished_at"))
+        except (ValueError, OSError, AttributeError, TypeError) as error:
+            return f"it cannot be read: {error}"
+        if finished is None:
+            return "it does not say when its task ended"
+        task = self._task(task_id)
+        if task is not None and not task.archived:
+            return f"its task is {task.status} again"
+        return "young" if finished >= before else ""
+
+    # ------------------------------------------------------------------ files
+
+    def _prune_accepted(self, report: Pruned) -> None:
+        """Accepted files of archived tasks: a crash came between the archive and the tidying."""
+        for task_id, path in self.accepted.files():
+            task = self._task(task_id) if is_id(task_id) else None
+            if task is not None and task.archived:
+                _count(report, "accepted")
+                if not report.dry_run:
+                    remove(path)
+        if not report.dry_run:
+            self.accepted.remove_empty_folders()
+
+    def _prune_folder(self, kind: str, folder: str, before: int, report: Pruned) -> None:
+        for name in names_in(folder):
+            path = os.path.join(folder, name)
+            if _changed(path) >= before:
+                continue
+            if os.path.isdir(path) and not os.path.islink(path):
+                report.kept.append((path, "it is a directory"))
+                continue
+            _count(report, kind)
+            if not report.dry_run:
+                remove(path)
+
+    # ------------------------------------------------------------------ rows
+
+    def _forget(self, before: int, report: Pruned) -> None:
+        while ids := self.store.forget(before, BATCH):
+            _count(report, "rows", len(ids))
+
+    def _task(self, task_id: str) -> Task | None:
+        try:
+            return self.store.get(task_id)
+        except NoSuchTaskError:
+            return None
+
+
+def _count(report: Pruned, kind: str, more: int = 1) -> None:
+    report.deleted[kind] = report.deleted.get(kind, 0) + more
+
+
+def _finished_runs(conductor: str) -> Iterator[str]:
+    for project in names_in(conductor):
+        place = os.path.join(conductor, project, "finished")
+        yield from (os.path.join(place, name) for name in names_in(place))
+
+
+def _changed(path: str) -> int:
+    try:
+        return os.lstat(path).st_mtime_ns // 1_000_000
+    except FileNotFoundError:
+        return 1 << 62  # gone: nothing to delete
+
+
+def _made(task_id: str) -> int:
+    return created_at(task_id, otherwise=0)

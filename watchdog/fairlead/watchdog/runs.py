@@ -1,0 +1,242 @@
+"""Active runs: what became of each, recorded; requests to stop handed on; those without a pulse ended."""
+
+import json
+import os
+import signal
+from contextlib import suppress
+
+from fairlead.base.files import write_atomically
+from fairlead.base.identity import ProcessId, boot_id, host, is_alive
+from fairlead.conductor import rundir, tree
+from fairlead.conductor.launch import MARKER, read_launch
+from fairlead.conductor.meta import Meta
+from fairlead.conductor.output import last_words
+from fairlead.conductor.verdict import Examiner, Finding, Verdict, end_leftovers
+from fairlead.queue.claims import give_back, record_ends
+from fairlead.queue.errors import StaleTokenError
+from fairlead.queue.instance import Instance
+from fairlead.queue.states import Status
+from fairlead.queue.store import Ended, Holder, Lock
+from fairlead.queue.task import Outcome, Task
+from fairlead.watchdog.pulse import Pulse, Pulses, feel, hard_stop, is_silent
+
+#: Leases are renewed when this part of them is used up, not with every heartbeat.
+RENEW_AFTER = 0.1
+
+
+class Runs:
+    """Looks at the active attempts of this host and records what it finds."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+        self.store = instance.store
+        self.clock = instance.clock
+        self.boot_id = boot_id()
+        self.host = host()
+        self.examiner = Examiner(instance.paths.conductor, self.boot_id)
+        self.pulses = Pulses()
+
+    def look(self, names: set[str] | None = None) -> bool:
+        """Look at all runs, or at those whose directories are named; True if a lock was freed or a task queued."""
+        locks = {lock.token: lock for lock in self.store.locks()}
+        active = [task for task in self.store.active() if task.token in locks]
+        if names is None:
+            self.pulses.keep_only({task.token for task in active})
+        ends: list[tuple[Lock, Ended]] = []
+        freed = False
+        for task in active:
+            lock = locks[task.token]
+            if lock.holder.host == self.host and (names is None or self._name(task) in names):
+                end, gave_back = self._look_at(task, lock)
+                freed = freed or gave_back
+                ends += [(lock, end)] if end else []
+        record_ends(self.instance, ends)
+        return freed or bool(ends)
+
+    def _name(self, task: Task) -> str:
+        return f"{task.id}.{task.attempt}"
+
+    def _look_at(self, task: Task, lock: Lock) -> tuple[Ended | None, bool]:
+        """What is to be recorded of one run, and whether it was given back to the queue."""
+        verdict = self.examiner.examine(task, lock, overdue=self._is_overdue(task, lock))
+        match verdict.finding:
+            case Finding.STARTING:
+                return None, False
+            case Finding.ALIVE if verdict.meta is not None:
+                return self._attend(task, lock, verdict.meta), False
+            case Finding.ENDED if verdict.meta is not None:
+                return _as_written(task, verdict), False
+            case Finding.NEVER_STARTED:
+                return self._never_started(task, lock, verdict)
+            case Finding.DEAD | Finding.UNDEAD:
+                return self._lost(task, verdict), False
+        return None, False
+
+    def _is_overdue(self, task: Task, lock: Lock) -> bool:
+        """Whether a claimed run should have started by now, or need not start any more."""
+        pulse = self.pulses.of(task.token, self.clock.boot())
+        waited = self.clock.boot() - pulse.first_seen
+        holder = lock.holder
+        dispatcher_gone = holder.boot_id != self.boot_id or not is_alive(ProcessId(holder.pid, holder.start))
+        return (
+            task.cancel is not None
+            or waited > self.instance.config.intervals.start_grace
+            or (task.status is Status.CLAIMED and dispatcher_gone)
+        )
+
+    # ------------------------------------------------------------------ alive
+
+    def _attend(self, task: Task, lock: Lock, meta: Meta) -> Ended | None:
+        """It lives: note its start, hand on a request to stop, feel its pulse; end it if it has none."""
+        if task.status is Status.CLAIMED and meta.supervisor is not None:
+            self._note_start(task, meta)
+        if task.cancel is not None:
+            self._ask_to_stop(task, meta)
+        now = self.clock.boot()
+        pulse = self.pulses.of(task.token, now)
+        if feel(pulse, meta, now):
+            self._renew(lock)
+        if pulse.hard_stop is None:
+            pulse.hard_stop = hard_stop(meta, read_launch(self.examiner.run_dir(task)))
+        return self._end_if_over(task, lock, meta, pulse)
+
+    def _note_start(self, task: Task, meta: Meta) -> None:
+        supervisor = meta.supervisor
+        if supervisor is None or meta.started_at is None:
+            return
+        holder = Holder(host=self.host, boot_id=self.boot_id, pid=supervisor.pid, start=supervisor.start)
+        with suppress(StaleTokenError):
+            self.store.started(task.id, task.token, started_at=meta.started_at, holder=holder)
+            user = task.spec.user
+            self.instance.log.info("started", task=task.id, user=user, attempt=task.attempt, pid=meta.pid)
+
+    def _ask_to_stop(self, task: Task, meta: Meta) -> None:
+        """Leave the note that says who wants it, then signal; the supervisor does the rest, once."""
+        note = os.path.join(self.examiner.run_dir(task), rundir.CANCEL)
+        if os.path.exists(note) or meta.supervisor is None:
+            return
+        write_atomically(note, json.dumps({"by": task.cancel}).encode())
+        tree.send_safely(ProcessId(meta.supervisor.pid, meta.supervisor.start), signal.SIGTERM)
+        self.instance.log.info("asked_to_stop", task=task.id, user=task.spec.user, by=task.cancel)
+
+    def _renew(self, lock: Lock) -> None:
+        now, lease = self.clock.wall_ms(), self.instance.lease
+        if lock.expires_at - now < (1 - RENEW_AFTER) * lease * 1000:
+            self.store.renew([lock.lock_id], now=now, lease=lease)
+            renewed = self.store.lock(lock.name)
+            if renewed is not None and renewed.lock_id == lock.lock_id:
+                self.instance.locks.files.refresh(renewed)
+
+    def _end_if_over(self, task: Task, lock: Lock, meta: Meta, pulse: Pulse) -> Ended | None:
+        """A run without a pulse for its whole lease, or far beyond its time limit, is ended by force."""
+        now = self.clock.boot()
+        if is_silent(pulse, now, self.instance.lease):
+            reason, error = "hang", f"no heartbeat for {self.instance.lease:g} s, the lease of its lock"
+        elif pulse.hard_stop is not None and now > pulse.hard_stop:
+            reason, error = "timeout", "still there long after its time limit; its supervisor did not end it"
+        else:
+            return None
+        left = self._end_tree(lock, meta)
+        outcome = Outcome(
+            status=Status.FAILED,
+            reason=reason,
+            error=error,
+            finished_at=self.clock.wall_ms(),
+            held=now - meta.claimed_boot,
+            evidence={"proof": "all processes were killed and seen gone", "left": [list(one) for one in left]},
+        )
+        return _ended(task, outcome, meta, quarantine=bool(left))
+
+    def _end_tree(self, lock: Lock, meta: Meta) -> list[ProcessId]:
+        """Kill the supervisor with everything below it; returns what is still there."""
+        supervisor = meta.supervisor
+        noted = list(meta.processes)
+        if supervisor is not None:
+            noted += tree.identify([supervisor.pid, *tree.descendants_of(supervisor.pid)])
+        return end_leftovers(lock.lock_id, noted)
+
+    # ------------------------------------------------------------------ over
+
+    def _never_started(self, task: Task, lock: Lock, verdict: Verdict) -> tuple[Ended | None, bool]:
+        run_dir = self.examiner.run_dir(task)
+        if task.cancel is None:
+            give_back(self.instance, task, lock, why="it did not start in time", evidence=verdict.evidence)
+            rundir.discard(run_dir)
+            return None, True
+        outcome = Outcome(
+            status=Status.CANCELLED,
+            reason="cancelled",
+            error=f"cancelled by {task.cancel} before it started",
+            finished_at=self.clock.wall_ms(),
+            evidence=verdict.evidence,
+        )
+        return Ended(task_id=task.id, token=task.token, outcome=outcome), False
+
+    def _lost(self, task: Task, verdict: Verdict) -> Ended:
+        """Nobody saw how it ended: that is never a success, and never silently run again."""
+        meta = verdict.meta
+        rebooted = meta is not None and meta.boot_id != self.boot_id
+        outcome = Outcome(
+            status=Status.LOST,
+            reason="reboot" if rebooted else "supervisor_died",
+            error="nobody saw its end: " + ("the machine went down" if rebooted else "its supervisor was killed"),
+            finished_at=self.clock.wall_ms(),
+            held=0.0 if meta is None or rebooted else self.clock.boot() - meta.claimed_boot,
+            log_tail=last_words(self.examiner.run_dir(task)),
+            evidence=verdict.evidence,
+        )
+        return _ended(task, outcome, meta, quarantine=verdict.finding is Finding.UNDEAD)
+
+    # ------------------------------------------------------------------ quarantine
+
+    def look_at_quarantine(self) -> bool:
+        """Free quarantined locks whose last processes have gone by now; True if one was freed."""
+        freed = False
+        for lock in self.store.locks():
+            if lock.state == "quarantined" and lock.kind == "run" and lock.holder.host == self.host:
+                freed = self._look_at_quarantined(lock) or freed
+        return freed
+
+    def _look_at_quarantined(self, lock: Lock) -> bool:
+        noted = [ProcessId(*pair) for pair in lock.evidence.get("left", ())]
+        same_boot = lock.holder.boot_id == self.boot_id
+        if same_boot and tree.leftovers(MARKER, lock.lock_id, noted):
+            return False
+        self.instance.locks.files.drop(lock.user, lock.lock_id)
+        evidence = {"proof": "nothing of the run is alive any more"}
+        now = self.clock.wall_ms()
+        freed = self.store.release(lock.lock_id, why="its last processes are gone", now=now, evidence=evidence)
+        self.instance.log.info("quarantine_ended", lock=lock.name, task=lock.task_id)
+        return freed
+
+
+def _as_written(task: Task, verdict: Verdict) -> Ended:
+    """The end as the supervisor wrote it."""
+    meta = verdict.meta
+    if meta is None:
+        raise AssertionError("an end without a meta.json")
+    outcome = Outcome(
+        status=meta.final_status,
+        reason=meta.reason,
+        error=meta.error,
+        exit_code=meta.exit_code,
+        signal=meta.signal,
+        finished_at=meta.finished_at or 0,
+        held=meta.held,
+        cost=meta.cost,
+        result=meta.result,
+        artifacts=tuple(meta.artifacts),
+        log_tail=meta.log_tail,
+        evidence=verdict.evidence,
+    )
+    return _ended(task, outcome, meta)
+
+
+def _ended(task: Task, outcome: Outcome, meta: Meta | None, *, quarantine: bool = False) -> Ended:
+    return Ended(
+        task_id=task.id,
+        token=task.token,
+        outcome=outcome,
+        started_at=meta.started_at if meta else None,
+        quarantine=quarantine,
+    )

@@ -1,0 +1,92 @@
+"""The watchdog: sees how runs end, frees their locks, archives, prunes. `run_once` is one pass over the named steps."""
+
+from collections.abc import Callable
+
+from fairlead.base.bell import ring_all
+from fairlead.queue.instance import Instance
+from fairlead.watchdog.archiving import Archiving
+from fairlead.watchdog.retention import Retention
+from fairlead.watchdog.runs import Runs
+from fairlead.watchdog.stale import StaleLocks
+
+#: Seconds between two prunings.
+PRUNE_EVERY = 3600.0
+
+
+class Watchdog:
+    """One pass at a time; what it remembers between passes (pulses) it can do without."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+        self.runs = Runs(instance)
+        self.stale = StaleLocks(instance)
+        self.archiving = Archiving(instance)
+        self.retention = Retention(instance)
+        #: Run directories that were rung for since the last pass; only these are looked at, until `look_around`.
+        self.rung: set[str] = set()
+        self.look_around = True
+        self._freed = False
+        self._prune_at = 0.0
+
+    def run_once(self) -> None:
+        """A full look at everything."""
+        self.look_around = True
+        for step in self.steps():
+            step()
+
+    def steps(self) -> tuple[Callable[[], None], ...]:
+        """What one pass does. Slow looks at everything come with the poll; a ring costs only what it is about."""
+        urgent = (self.record_runs, self.wake_dispatcher, self.archive_finished)
+        if not self.look_around:
+            return urgent
+        return (
+            self.record_runs,
+            self.end_quarantines,
+            self.free_stale_locks,
+            self.wake_dispatcher,
+            self.archive_finished,
+            self.clear_left_overs,
+            self.prune,
+        )
+
+    def hear(self, words: set[str]) -> None:
+        """Take in what was rung: `ended NAME` and `started NAME` are about one run, anything else about all."""
+        names = {word.partition(" ")[2] for word in words if word.startswith(("ended ", "started "))}
+        self.rung |= names
+        self.look_around = len(names) < len(words) or not words
+
+    # ------------------------------------------------------------------ steps
+
+    def record_runs(self) -> None:
+        """What became of each run, in the store; ended ones free their locks."""
+        names, self.rung = self.rung, set()
+        self._freed = self.runs.look(None if self.look_around else names) or self._freed
+
+    def end_quarantines(self) -> None:
+        """Locks that were kept because something could not be proven dead."""
+        self._freed = self.runs.look_at_quarantine() or self._freed
+
+    def free_stale_locks(self) -> None:
+        """Locks of commands that died, and lock files that are nobody's."""
+        self._freed = self.stale.look() or self._freed
+
+    def wake_dispatcher(self) -> None:
+        """Somebody may start now; whoever waits for an end hears of it too."""
+        if self._freed:
+            self._freed = False
+            ring_all(self.instance.paths.bells, "freed", but="watchdog")
+
+    def archive_finished(self) -> None:
+        """Finished tasks are written to the archive."""
+        self.archiving.archive_finished()
+
+    def clear_left_overs(self) -> None:
+        """Run directories of attempts that are over, left by a crash between two steps."""
+        self.archiving.clear_left_overs()
+
+    def prune(self) -> None:
+        """Old records and logs go, now and then."""
+        now = self.instance.clock.boot()
+        if now >= self._prune_at:
+            self._prune_at = now + PRUNE_EVERY
+            self.retention.prune()
