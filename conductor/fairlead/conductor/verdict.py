@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from enum import StrEnum
 from typing import Any
 
@@ -15,6 +16,9 @@ from fairlead.conductor.meta import CorruptMetaError, Meta, read_meta
 from fairlead.queue.states import Status
 from fairlead.queue.store import Lock
 from fairlead.queue.task import Task
+
+#: How long processes that were killed get to be gone.
+PATIENCE = 2.0
 
 
 class Finding(StrEnum):
@@ -105,11 +109,15 @@ class Examiner:
 
 
 def end_leftovers(lock_id: str, noted: list[ProcessId]) -> list[ProcessId]:
-    """Kill what is alive of a run without a supervisor; returns what is still there after a moment."""
-    left = tree.leftovers(MARKER, lock_id, noted)
-    for process in left:
-        tree.send_safely(process, signal.SIGKILL)
-    return tree.wait_gone(left, 1.0)
+    """Kill what is alive of a run without a supervisor, and what that starts meanwhile; returns what stays."""
+    deadline = time.monotonic() + PATIENCE
+    while left := tree.leftovers(MARKER, lock_id, noted):
+        if time.monotonic() >= deadline:
+            return left
+        for process in left:
+            tree.send_safely(process, signal.SIGKILL)
+        tree.wait_gone(left, PATIENCE / 4)
+    return []
 
 
 def _meta_or_none(run_dir: str) -> Meta | None:

@@ -7,42 +7,55 @@ from typing import Any
 
 import msgspec
 
-from fairlead.base.files import make_directory, names_in, remove_all, write_durably
-from fairlead.base.ids import bucket, check_id
+from fairlead.base.files import make_directory, names_in, remove, remove_all, write_durably
+from fairlead.base.ids import bucket, check_id, is_id
 from fairlead.queue.taskfile import FORMATS
 
-#: A task that was changed or retried: its record replaces the file it came as.
-RECORD = ".task"
+#: The folder of records of tasks that were changed or retried: they replace the files the tasks came as.
+CHANGED = "changed"
 
 
 class Accepted:
-    """The folder `accepted/`, with one folder per hour in it."""
+    """The folder `accepted/`: dropped files in one folder per hour, records of changed tasks by version."""
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
+        self.changed = os.path.join(directory, CHANGED)
 
     def put_record(self, record: dict[str, Any]) -> None:
-        """Write down durably how a task is to be run from now on."""
-        path = self._path(record["id"], RECORD)
-        make_directory(os.path.dirname(path))
-        write_durably(path, msgspec.json.encode(record))
+        """Write down durably how a task is to be run from this version on."""
+        make_directory(self.changed)
+        write_durably(self._record_path(record["id"], record["version"]), msgspec.json.encode(record))
 
-    def remove(self, task_id: str) -> None:
-        """The task is archived: its files have done their service."""
-        remove_all(self._path(task_id, ending) for ending in (*FORMATS, RECORD))
+    def remove(self, task_id: str, version: int) -> None:
+        """The task is archived as of this version: its files have done their service. Later records stay."""
+        remove_all(self._path(task_id, ending) for ending in FORMATS)
+        for known, number, path in self.records():
+            if known == task_id and number <= version:
+                remove(path)
 
     def files(self) -> Iterator[tuple[str, str]]:
-        """Every accepted file as (task id, path), oldest hour first."""
+        """Every dropped file as (task id, path), oldest hour first."""
         for folder in names_in(self.directory):
             for name in names_in(os.path.join(self.directory, folder)):
-                if not name.startswith("."):
+                if folder != CHANGED and not name.startswith("."):
                     yield os.path.splitext(name)[0], os.path.join(self.directory, folder, name)
+
+    def records(self) -> Iterator[tuple[str, int, str]]:
+        """Every record of a changed task as (task id, version, path)."""
+        for name in names_in(self.changed):
+            task_id, _, version = name.removesuffix(".json").rpartition(".")
+            if version.isdigit() and is_id(task_id):
+                yield task_id, int(version), os.path.join(self.changed, name)
 
     def remove_empty_folders(self) -> None:
         """Folders of hours whose tasks are all archived."""
         for folder in names_in(self.directory):
             with suppress(OSError):  # not empty, or being filled
                 os.rmdir(os.path.join(self.directory, folder))
+
+    def _record_path(self, task_id: str, version: int) -> str:
+        return os.path.join(self.changed, f"{check_id(task_id)}.{version}.json")
 
     def _path(self, task_id: str, ending: str) -> str:
         return os.path.join(self.directory, bucket(check_id(task_id)), task_id + ending)

@@ -74,6 +74,9 @@ class Log(Protocol):
     def warning(self, event: str, **fields: object) -> object:
         """Say that something needs a look."""
 
+    def error(self, event: str, **fields: object) -> object:
+        """Say that something went wrong."""
+
 
 class Admission:
     """Parses claimed files and enters them into the store."""
@@ -145,13 +148,7 @@ class Admission:
 
     def _owner(self, path: str) -> str:
         """The user of a task that names none: configured, or the file's owner."""
-        if self.config.default_user:
-            return self.config.default_user
-        uid = os.lstat(path).st_uid
-        try:
-            return pwd.getpwuid(uid).pw_name
-        except KeyError:
-            return f"uid-{uid}"
+        return self.config.default_user or owner_of(path)
 
     def _make_durable(self, files: Sequence[Claimed]) -> None:
         """What is acknowledged must survive a power cut, as a file too."""
@@ -210,6 +207,15 @@ def accepted_path(paths: Paths, task_id: str, name: str) -> str:
     """Where an accepted task's file is: in the folder of its hour, with the ending that says its format."""
     ending = os.path.splitext(name)[1].lower()
     return os.path.join(paths.accepted, bucket(task_id), task_id + ending)
+
+
+def owner_of(path: str) -> str:
+    """The name of a file's owner."""
+    uid = os.lstat(path).st_uid
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid-{uid}"
 
 
 def created_at(task_id: str, otherwise: int) -> int:

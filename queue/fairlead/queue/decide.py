@@ -47,6 +47,7 @@ class Reason(StrEnum):
     PAUSED = "paused"
     BEHIND = "behind"
     LOWER_PRIORITY = "lower_priority"
+    NO_DAEMON = "no_daemon"
 
 
 class Hold(Struct, frozen=True, kw_only=True):

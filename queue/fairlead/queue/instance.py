@@ -65,7 +65,12 @@ class Instance:
 def share_of(config: Config) -> Share:
     """What the accounts need of the settings."""
     share = config.fair_share
-    return Share(half_life=share.half_life, weights=share.weights, project_weights=share.project_weights)
+    return Share(
+        half_life=share.half_life,
+        weights=share.weights,
+        project_weights=share.project_weights,
+        charge_cost=share.charge == "cost",
+    )
 
 
 def facts_of(config: Config) -> dict[str, str]:

@@ -90,6 +90,10 @@ class LockFiles:
                 kind, data = beside, other
         return LockFile(user, path, kind, data)
 
+    def path(self, user: str) -> str:
+        """Where a user's lock file is, when there is one."""
+        return self._path(user, ".lock")
+
     def users(self) -> set[str]:
         """The users who have a lock file, ours or not."""
         names = names_in(self.directory)

@@ -6,6 +6,7 @@ is the only one who touches the file, and a file without a row is a foreign one 
 
 import os
 import select
+from typing import Any
 
 from fairlead.base import bell
 from fairlead.base.clock import Clock
@@ -57,12 +58,14 @@ class LockManager:
         self.store.release(lock.lock_id, why="a foreign lock file is there", now=now, evidence={})
         return None
 
-    def release(self, user: str, lock_id: str, why: str = "released by its holder") -> bool:
+    def release(
+        self, user: str, lock_id: str, why: str = "released by its holder", evidence: dict[str, Any] | None = None
+    ) -> bool:
         """Free a lock that this holder took; False if it is not held any more."""
         lock = self.store.lock(f"user:{user}")
         if lock is not None and lock.lock_id == lock_id:
             self.files.drop(user, lock_id)
-        freed = self.store.release(lock_id, why=why, now=self.clock.wall_ms(), evidence={})
+        freed = self.store.release(lock_id, why=why, now=self.clock.wall_ms(), evidence=evidence or {})
         bell.ring_all(self.bells, "released")
         return freed
 
@@ -79,6 +82,8 @@ class LockManager:
         if self.files.put(lock):
             return True
         found = self.files.read(lock.user or "")
+        if found is not None and found.lock_id == lock.lock_id:
+            return True
         if found is not None and self._is_left_over(found.lock_id):
             self.files.drop(found.user, found.lock_id)
         return self.files.put(lock)

@@ -19,7 +19,7 @@ from fairlead.queue.errors import NoSuchTaskError, StoreBusyError, StoreUnavaila
 from fairlead.queue.instance import Instance
 from fairlead.queue.record import record_of, task_of
 from fairlead.queue.states import ACTIVE, FINAL, Status
-from fairlead.queue.store import Store
+from fairlead.queue.store import Restored, Store
 from fairlead.queue.task import Changes, Task
 from fairlead.queue.taskfile import Parsed, parse_task
 
@@ -108,7 +108,7 @@ class Operations:
         if task.status in FINAL:
             # Archived at once: nobody must be able to bring it back by rebuilding the store.
             archive_tasks(self.store, self.archive, [task])
-            self.accepted.remove(task_id)
+            self.accepted.remove(task_id, task.version)
             ring_all(self.paths.bells, "cancelled")
         else:
             ring(self.paths.bells, "watchdog", "cancel")
@@ -135,7 +135,7 @@ class Operations:
                 raise
         task, attempts = task_of(record)
         restored = replace(task, archived=True)
-        self.store.restore(restored, attempts, None, express=False, now=self.clock.wall_ms())
+        self.store.restore([Restored(task=restored, attempts=attempts)], now=self.clock.wall_ms())
         return restored
 
     def change(self, task_id: str, version: int, changes: Changes, *, by: str) -> Task:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct, field
 
-from fairlead.queue.decide import Pick, Snapshot
+from fairlead.queue.decide import Candidate, Pick, Snapshot
 from fairlead.queue.states import Status
 from fairlead.queue.task import Attempt, Changes, Event, Outcome, Spec, Task
 
@@ -115,6 +115,15 @@ class Ended(Struct, frozen=True, kw_only=True):
     quarantine: bool = False
 
 
+class Restored(Struct, frozen=True, kw_only=True):
+    """A task as the files tell it, with the lock that its run holds."""
+
+    task: Task
+    attempts: Sequence[Attempt] = ()
+    lock: Lock | None = None
+    express: bool = False
+
+
 class Filter(Struct, frozen=True, kw_only=True):
     """Which tasks to list."""
 
@@ -139,6 +148,16 @@ class Share(Struct, frozen=True, kw_only=True):
     half_life: float = 0.0
     weights: dict[str, float] = field(default_factory=dict)
     project_weights: dict[str, float] = field(default_factory=dict)
+    #: Charge the cost that a run reports, not the time it held its lock; one that reports none is charged its time.
+    charge_cost: bool = False
+
+    def weight(self, user: str) -> float:
+        """A user's weight."""
+        return self.weights.get(user, 1.0)
+
+    def project_weight(self, project: str) -> float:
+        """A project's weight among the projects of one user."""
+        return self.project_weights.get(project, 1.0)
 
 
 class Store(Protocol):
@@ -172,30 +191,36 @@ class Store(Protocol):
     ) -> Snapshot:
         """What a decision needs: the users who stand first, but for the excluded ones."""
 
+    def candidate(self, user: str) -> Candidate:
+        """One user with all lanes that have due tasks, for explaining."""
+
     def claim(self, picks: Sequence[Pick], terms: Terms) -> list[Claim]:
         """Claim tasks and take their locks; picks that somebody else was faster with are left out."""
 
     def unclaim(self, task_id: str, token: int, *, reason: str, now: int, evidence: dict[str, Any]) -> None:
-        """Take back a claim whose agent provably never started."""
+        """Take back a claim whose agent provably never started; somebody's wish to cancel it is fulfilled then."""
 
     def started(self, task_id: str, token: int, *, started_at: int, holder: Holder) -> None:
         """Record that the agent runs, and who supervises it."""
 
     def finish(self, ends: Sequence[Ended], *, now: int) -> list[bool]:
-        """Record ends, free the locks, charge the time; False where the token was out of date."""
+        """Record ends, free the locks, charge the time; False where the token is out of date or the task unknown."""
+
+    def count_active(self) -> int:
+        """How many tasks are claimed or running: the slots in use."""
 
     def active(self) -> list[Task]:
         """Claimed and running tasks."""
 
     # Locks
     def acquire(self, name: str, *, task_id: str, holder: Holder, now: int, lease: float) -> Lock | None:
-        """Take a lock for a person's command; None while somebody holds it."""
+        """Take a lock for a person's command; None while somebody holds it, or a task of that user runs."""
 
     def release(self, lock_id: str, *, why: str, now: int, evidence: dict[str, Any]) -> bool:
         """Free a lock; False if that lock is not held any more."""
 
     def renew(self, lock_ids: Sequence[str], *, now: int, lease: float) -> None:
-        """Extend leases that heartbeats have renewed."""
+        """Extend leases that heartbeats have renewed; for a lock that is not held any more it is refused and logged."""
 
     def quarantine(self, lock_id: str, *, now: int, evidence: dict[str, Any]) -> None:
         """Keep a lock that nobody can prove free, and say so."""
@@ -208,6 +233,9 @@ class Store(Protocol):
 
     def past_lock(self, lock_id: str) -> PastLock | None:
         """A released lock, if it is remembered."""
+
+    def past_locks(self, limit: int) -> list[PastLock]:
+        """The last released locks, newest first."""
 
     # Pausing
     def pause(self, scope: str, *, by: str, reason: str, now: int) -> None:
@@ -235,6 +263,9 @@ class Store(Protocol):
     def events(self, *, task_id: str | None = None, after: int = 0, limit: int = 1000) -> list[Event]:
         """What happened, in order."""
 
+    def last_event(self) -> int:
+        """The number of the newest event; 0 if there is none."""
+
     def note(self, event: Event) -> None:
         """Write an event down."""
 
@@ -253,3 +284,9 @@ class Store(Protocol):
 
     def set_facts(self, facts: dict[str, str]) -> None:
         """Remember facts about the instance, for those who read the store without its settings."""
+
+    def facts(self) -> dict[str, str]:
+        """The facts about the instance."""
+
+    def restore(self, items: Sequence[Restored], *, now: int) -> list[bool]:
+        """Put a task back as the files tell it, with the lock it held; False if it is known already."""

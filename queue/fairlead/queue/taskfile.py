@@ -103,6 +103,19 @@ def parse_task(data: bytes, name: str, owner: str, config: Config, now_ms: int) 
     return Parsed(spec, tuple(draft.notes))
 
 
+def parse_time(text: str, now_ms: int) -> tuple[int, str]:
+    """Wall milliseconds from a time or an offset, and a note if it had to be read in the host's zone."""
+    stripped = text.strip()
+    if stripped.startswith("+"):
+        return now_ms + round(_duration(stripped[1:]) * 1000), ""
+    when = _moment(stripped)
+    if when.tzinfo is not None:
+        return _milliseconds(when), ""
+    local = when.astimezone()
+    note = f"{_show(stripped)} names no time zone; this host's is meant: {local.isoformat()}"
+    return _milliseconds(local), note
+
+
 def render_task(spec: Spec) -> bytes:
     """A JSON task file that reads back as this Spec, whatever the defaults are by then."""
     record = {
@@ -273,14 +286,9 @@ class _Draft:
             )
 
     def _run_at(self, value: object) -> int:
-        text = _text(value).strip()
-        if text.startswith("+"):
-            return self._now_ms + round(_duration(text[1:]) * 1000)
-        when = _moment(text)
-        if when.tzinfo is None:
-            when = when.astimezone()
-            self.notes.append(f"run_at: {_show(text)} names no time zone; this host's is meant: {when.isoformat()}")
-        return _milliseconds(when)
+        instant, note = parse_time(_text(value), self._now_ms)
+        self.notes += [f"run_at: {note}"] if note else []
+        return instant
 
 
 # --- What each key may hold: the value as the Spec has it, or a UsageError that says what to write ---

@@ -7,6 +7,8 @@ from fairlead.conductor.meta import Meta
 
 #: A supervisor that is alive ends its run by itself; only this long after that is it done for it.
 MARGIN = 30.0
+#: A look that comes so much later than it should says that the machine slept, or this process did not run.
+GAP = 10.0
 
 
 class Pulse(Struct):
@@ -18,12 +20,28 @@ class Pulse(Struct):
     #: When even a run with a pulse must be over; None until its task.json was read.
     hard_stop: float | None = None
 
+    def shift(self, seconds: float) -> None:
+        """Do not count so many seconds."""
+        self.first_seen += seconds
+        self.changed += seconds
+        if self.hard_stop is not None:
+            self.hard_stop += seconds
+
 
 class Pulses:
     """The pulses of all attempts, by token."""
 
     def __init__(self) -> None:
         self._pulses: dict[int, Pulse] = {}
+        self._last_look: float | None = None
+
+    def begin_look(self, now: float, interval: float) -> None:
+        """Leave out time in which nobody looked: while the machine sleeps, runs cannot beat either."""
+        gap = 0.0 if self._last_look is None else now - self._last_look - interval
+        self._last_look = now
+        if gap > GAP:
+            for pulse in self._pulses.values():
+                pulse.shift(gap)
 
     def of(self, token: int, now: float) -> Pulse:
         """What is known of an attempt; it begins with the first look."""

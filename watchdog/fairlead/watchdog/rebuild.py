@@ -4,7 +4,8 @@ The new store is made beside the old place and renamed at the end: killed at any
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -21,19 +22,21 @@ from fairlead.conductor.liveness import Void, void
 from fairlead.conductor.meta import CorruptMetaError, Meta, read_meta
 from fairlead.config.loading import load
 from fairlead.config.paths import Paths
-from fairlead.queue.accepted import RECORD, Accepted
+from fairlead.queue.accepted import Accepted
 from fairlead.queue.admit import Log, created_at, owner_of
 from fairlead.queue.archive import Archive
 from fairlead.queue.instance import share_of
 from fairlead.queue.record import task_of
 from fairlead.queue.sqlite.store import SqliteStore, open_store
 from fairlead.queue.states import Status
-from fairlead.queue.store import Holder, Lock
+from fairlead.queue.store import Holder, Lock, Restored
 from fairlead.queue.task import Attempt, Task
 from fairlead.queue.taskfile import parse_task
 
-#: Tokens of attempts that left no trace are below this distance from the highest that did.
+#: Attempts that left no trace may have used tokens up to this far above the highest that is known.
 TOKEN_GAP = 1_000_000
+#: Archived tasks that are restored with one commit.
+PORTION = 1000
 
 
 class Rebuilt(Struct, kw_only=True):
@@ -46,14 +49,6 @@ class Rebuilt(Struct, kw_only=True):
 
 class StoreThereError(RefusedError):
     """There is a store already."""
-
-
-class _Found(Struct, kw_only=True):
-    """What the files tell of one task."""
-
-    task: Task
-    attempts: list[Attempt]
-    lock: Lock | None = None
 
 
 class Rebuild:
@@ -77,7 +72,8 @@ class Rebuild:
         for single in singles:
             single.take()
         try:
-            self._set_aside(replace=replace)
+            if os.path.exists(self.paths.store) and not replace:
+                raise StoreThereError(f"{self.paths.store} is there: say --replace to put it aside and rebuild.")
             self._build()
             self._put_in_place()
         finally:
@@ -85,18 +81,6 @@ class Rebuild:
                 single.release()
         self.log.info("rebuilt", **self.report.restored)
         return self.report
-
-    def _set_aside(self, *, replace: bool) -> None:
-        """An old store is kept: whoever rebuilds may have been wrong about it."""
-        if not os.path.exists(self.paths.store):
-            return
-        if not replace:
-            raise StoreThereError(f"{self.paths.store} is there: say --replace to put it aside and rebuild.")
-        aside = f"{self.paths.store}.{self.clock.wall_ms()}"
-        for ending in ("-wal", "-shm", ""):
-            if os.path.exists(self.paths.store + ending):
-                os.rename(self.paths.store + ending, aside + ending)
-        self.report.aside = aside
 
     def _build(self) -> None:
         for ending in ("", "-wal", "-shm"):
@@ -108,83 +92,102 @@ class Rebuild:
             store.close()
 
     def _put_in_place(self) -> None:
-        """Closing the last connection has emptied the log into the file: it is whole by itself."""
+        """The old store is kept: whoever rebuilds may have been wrong about it.
+
+        Closing the last connection has emptied the log into the new file: it is whole by itself.
+        """
         sync_file(self.new_path)
+        if os.path.exists(self.paths.store):
+            self.report.aside = f"{self.paths.store}.{self.clock.wall_ms()}"
+            for ending in ("-wal", "-shm", ""):
+                with suppress(FileNotFoundError):
+                    os.rename(self.paths.store + ending, self.report.aside + ending)
         os.rename(self.new_path, self.paths.store)
         sync_directory(self.paths.home)
 
     # ------------------------------------------------------------------ what the files tell
 
     def _restore_all(self, store: SqliteStore) -> None:
-        """Newest knowledge first: a run beats the queue, a later version beats an earlier one."""
-        found = self._runs(self._waiting())
-        for task_id, one in self._ended(found):
-            found[task_id] = one
-        highest = max((one.task.token for one in found.values()), default=0)
-        store.reserve_tokens(highest + TOKEN_GAP)
-        now = self.clock.wall_ms()
-        for one in sorted(found.values(), key=lambda one: (one.task.seq or one.task.created_at, one.task.id)):
-            express = one.task.spec.priority == 0 and one.task.spec.user in self.config.operators
-            store.restore(one.task, one.attempts, one.lock, express=express, now=now)
-            count = self.report.restored
-            count[one.task.status] = count.get(one.task.status, 0) + 1
+        """What ended first, in portions, since there may be many; then what waits and runs."""
+        live = self._runs(self._waiting())
+        portion: list[Restored] = []
+        for one in self._ended(live):
+            portion.append(one)
+            if len(portion) >= PORTION:
+                self._restore(store, portion)
+                portion = []
+        self._restore(store, portion)
+        self._restore(store, sorted(live.values(), key=_line))
+        store.reserve_tokens(TOKEN_GAP)
 
-    def _waiting(self) -> dict[str, _Found]:
-        """Every accepted file, as a queued task; a record (changed, retried) beats the file it came as."""
-        found: dict[str, _Found] = {}
+    def _restore(self, store: SqliteStore, items: list[Restored]) -> None:
+        store.restore(items, now=self.clock.wall_ms())
+        for item in items:
+            count = self.report.restored
+            count[item.task.status] = count.get(item.task.status, 0) + 1
+
+    def _waiting(self) -> dict[str, Restored]:
+        """Every accepted file, as a queued task; the latest record (changed, retried) beats the file it came as."""
+        found: dict[str, Restored] = {}
+        for task_id, _, path in sorted(self.accepted.records()):
+            with self._noting(path):
+                found[task_id] = self._restored(*task_of(read_json(path)))
         for task_id, path in self.accepted.files():
-            is_record = path.endswith(RECORD)
-            if not is_id(task_id) or (task_id in found and not is_record):
-                continue
-            try:
-                found[task_id] = self._from_record(path) if is_record else self._from_file(task_id, path)
-            except (FairleadError, OSError, ValueError, KeyError, TypeError) as error:
-                self.report.unreadable.append((path, str(error)))
+            if is_id(task_id) and task_id not in found:
+                with self._noting(path):
+                    found[task_id] = self._from_file(task_id, path)
         return found
 
-    def _from_record(self, path: str) -> _Found:
-        task, attempts = task_of(read_json(path))
-        return _Found(task=task, attempts=attempts)
+    @contextmanager
+    def _noting(self, path: str) -> Iterator[None]:
+        """A file that cannot be read is told about and left where it is."""
+        try:
+            yield
+        except (FairleadError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            self.report.unreadable.append((path, str(error)))
 
-    def _from_file(self, task_id: str, path: str) -> _Found:
+    def _from_file(self, task_id: str, path: str) -> Restored:
         made = created_at(task_id, self.clock.wall_ms())
         data = read_plain(path, self.config.limits.task_file_bytes)
         owner = self.config.default_user or owner_of(path)
         spec = parse_task(data, os.path.basename(path), owner, self.config, made).spec
         task = Task(id=task_id, seq=0, spec=spec, status=Status.QUEUED, version=1, created_at=made, updated_at=made)
-        return _Found(task=task, attempts=[])
+        return self._restored(task, [])
 
-    def _ended(self, live: dict[str, _Found]) -> Iterator[tuple[str, _Found]]:
+    def _restored(self, task: Task, attempts: Sequence[Attempt]) -> Restored:
+        express = task.spec.priority == 0 and task.spec.user in self.config.operators
+        return Restored(task=task, attempts=attempts, express=express)
+
+    def _ended(self, live: dict[str, Restored]) -> Iterator[Restored]:
         """Every archived task, unless it was changed or retried after it was archived, or runs."""
         for task_id in self.archive.ids():
-            try:
+            with self._noting(os.path.join(self.paths.archive, task_id)):
                 task, attempts = task_of(self.archive.read(task_id) or {})
-            except (FairleadError, OSError, ValueError, KeyError, TypeError) as error:
-                self.report.unreadable.append((self.archive.path(task_id), str(error)))
-                continue
-            newer = live.get(task_id)
-            if newer is None or (newer.task.status is not Status.RUNNING and newer.task.version <= task.version):
-                yield task_id, _Found(task=replace(task, archived=True), attempts=attempts)
+                newer = live.get(task_id)
+                if newer is None or (newer.task.status is not Status.RUNNING and newer.task.version <= task.version):
+                    live.pop(task_id, None)
+                    yield self._restored(replace(task, archived=True), attempts)
 
     # ------------------------------------------------------------------ runs
 
-    def _runs(self, found: dict[str, _Found]) -> dict[str, _Found]:
+    def _runs(self, found: dict[str, Restored]) -> dict[str, Restored]:
         """Runs are restored as running, whatever became of them: the watchdog looks, and records it."""
         for run_dir in list(rundir.all_active(self.paths.conductor)):
             task_id, _, number = os.path.basename(run_dir).rpartition(".")
             if void(run_dir) is Void.NEVER_STARTED:
                 rundir.discard(run_dir)
             elif task_id in found and number.isdigit():
-                self._add_run(found[task_id], run_dir, int(number))
+                found[task_id] = self._with_run(found[task_id], run_dir, int(number))
             elif self.archive.read(task_id) is None:
                 self.report.unreadable.append((run_dir, "its task has no accepted file"))
         return found
 
-    def _add_run(self, one: _Found, run_dir: str, number: int) -> None:
+    def _with_run(self, one: Restored, run_dir: str, number: int) -> Restored:
+        """The task with a run that its files tell of; of several attempts the last counts."""
         if number < one.task.attempt:
-            return
+            return one
         meta = self._meta(one.task, run_dir, number)
-        one.task = replace(
+        task = replace(
             one.task,
             status=Status.RUNNING,
             attempt=meta.attempt,
@@ -192,8 +195,8 @@ class Rebuild:
             started_at=meta.started_at,
             version=one.task.version + 2,
         )
-        one.attempts = [attempt for attempt in one.attempts if attempt.number != number] + [_attempt(meta)]
-        one.lock = self._lock(meta)
+        attempts = [*(attempt for attempt in one.attempts if attempt.number != number), _attempt(meta)]
+        return Restored(task=task, attempts=attempts, lock=self._lock(meta), express=one.express)
 
     def _meta(self, task: Task, run_dir: str, number: int) -> Meta:
         """What is known of a run; where meta.json is spoilt, task.json names the lock, and the living may object."""
@@ -249,6 +252,11 @@ class Rebuild:
                 start=supervisor.start if supervisor else 0,
             ),
         )
+
+
+def _line(one: Restored) -> tuple[int, str]:
+    """Where a task stood in the line: its old place if it is known, else when it came."""
+    return one.task.seq or one.task.created_at, one.task.id
 
 
 def _attempt(meta: Meta) -> Attempt:

@@ -41,6 +41,7 @@ class Runs:
         locks = {lock.token: lock for lock in self.store.locks()}
         active = [task for task in self.store.active() if task.token in locks]
         if names is None:
+            self.pulses.begin_look(self.clock.boot(), self.instance.config.intervals.watch)
             self.pulses.keep_only({task.token for task in active})
         ends: list[tuple[Lock, Ended]] = []
         freed = False

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from fairlead.queue.errors import StaleVersionError
 from fairlead.queue.sqlite import statements as sql
-from fairlead.queue.sqlite.base import StorePart, as_json
+from fairlead.queue.sqlite.base import StorePart, as_json, is_due, since
 from fairlead.queue.states import ACTIVE, Status, check_transition
 from fairlead.queue.store import Admitted, Submission
-from fairlead.queue.task import Changes, Outcome, Spec, Task
+from fairlead.queue.task import Changes, Spec, Task
 
 #: Come-due tasks are promoted in portions, so that one commit stays small.
 PORTION = 1000
@@ -24,14 +24,15 @@ class Admission(StorePart):
         """Take tasks in; a known id is a no-op."""
         with self.db.transaction():
             pending = {user: self._pending(user) for user in {item.spec.user for item in submissions}}
-            results = [self._add_one(item, now, pending, refuse_at) for item in submissions]
-            self._enter_all([item for item, result in zip(submissions, results, strict=True) if _entered(result)], now)
+            clock = self._clock(now)
+            results = [self._add_one(item, now, clock, pending, refuse_at) for item in submissions]
+            self._enter_all([item for item, result in zip(submissions, results, strict=True) if result.new], now)
         return [_warned(item, result, pending, warn_at) for item, result in zip(submissions, results, strict=True)]
 
     def _pending(self, user: str) -> int:
         return self.db.value(sql.PENDING_OF_USER, (user,)) or 0
 
-    def _add_one(self, item: Submission, now: int, pending: dict[str, int], refuse_at: int) -> Admitted:
+    def _add_one(self, item: Submission, now: int, clock: int, pending: dict[str, int], refuse_at: int) -> Admitted:
         spec = item.spec
         if self.db.value(sql.TASK, (item.id,)):
             return Admitted(id=item.id, new=False)
@@ -42,7 +43,7 @@ class Admission(StorePart):
                 refusal=f"user {spec.user} has {pending[spec.user]} tasks waiting, limits.pending_max is {refuse_at}: "
                 "wait for some to finish, or cancel some.",
             )
-        self.db.run(sql.ADD_TASK, _columns(item, now))
+        self.db.run(sql.ADD_TASK, _columns(item, now, clock))
         self.db.run(
             sql.ADD_EVENT,
             (
@@ -64,7 +65,7 @@ class Admission(StorePart):
         for item in items:
             lane = (item.spec.user, item.spec.project)
             pending[lane] += 1
-            ready[lane] += _since(item.spec, item.created_at) <= now
+            ready[lane] += is_due(item.spec, now)
         for (user, project), count in pending.items():
             self._enter(user, project, now, pending=count, ready=ready[user, project])
 
@@ -76,7 +77,7 @@ class Admission(StorePart):
             rows = self.db.rows(sql.COME_DUE, (now, PORTION))
             for seq, user, project in rows:
                 self.db.run(sql.MAKE_DUE, (seq,))
-                self._shift(user, project, ready=1)
+                self._enter(user, project, now, pending=0, ready=1)
         return len(rows)
 
     def next_due(self) -> int | None:
@@ -95,26 +96,15 @@ class Admission(StorePart):
                 self._cancel_queued(task, by, now)
             return self._task(task_id)
 
-    def _cancel_queued(self, task: Task, by: str, now: int) -> None:
-        check_transition(task.id, task.status, Status.CANCELLED)
-        outcome = Outcome(
-            status=Status.CANCELLED,
-            reason="cancelled",
-            error=f"cancelled by {by} before it started",
-            finished_at=now,
-        )
-        due = self.db.value("SELECT due FROM tasks WHERE id = ?", (task.id,))
-        self.db.run(sql.CANCEL_QUEUED, {"id": task.id, "outcome": as_json(outcome), "now": now})
-        self._shift(task.spec.user, task.spec.project, pending=-1, ready=-due)
-        self._log(now, "cancelled", task, Status.CANCELLED, by=by)
-
     def retry(self, task_id: str, *, by: str, now: int) -> Task:
         """Send a failed, cancelled or lost task through the queue again."""
         with self.db.transaction():
             task = self._task(task_id)
             check_transition(task_id, task.status, Status.QUEUED)
-            self.db.run(sql.RETRY, {"id": task_id, "now": now})
-            self._enter(task.spec.user, task.spec.project, now, pending=1, ready=1)
+            due = int(is_due(task.spec, now))
+            values = {"due": due, "since": since(task.spec, now, now, self._clock(now))}
+            self.db.run(sql.RETRY, values | {"id": task_id, "now": now})
+            self._enter(task.spec.user, task.spec.project, now, pending=1, ready=due)
             self._log(now, "retried", task, Status.QUEUED, by=by, after=task.status)
             return self._task(task_id)
 
@@ -131,28 +121,24 @@ class Admission(StorePart):
             return self._task(task_id)
 
     def _change(self, task: Task, spec: Spec, now: int) -> None:
-        since = _since(spec, task.created_at)
-        was_due = self.db.value("SELECT due FROM tasks WHERE id = ?", (task.id,))
+        [(starts, was_due)] = self.db.rows(sql.DUE_OF_TASK, (task.id,))
+        due = was_due
+        if spec.run_at != task.spec.run_at:
+            starts, due = since(spec, now, now, self._clock(now)), int(is_due(spec, now))
         values = {"id": task.id, "version": task.version, "now": now, "spec": as_json(spec)}
-        self.db.run(sql.CHANGE, values | {"rank": spec.priority, "since": since, "due": int(since <= now)})
-        self._shift(spec.user, spec.project, ready=int(since <= now) - was_due)
+        self.db.run(sql.CHANGE, values | {"rank": spec.priority, "since": starts, "due": due})
+        self._enter(spec.user, spec.project, now, pending=0, ready=due - was_due)
         self._log(now, "changed", task, Status.QUEUED, priority=spec.priority, run_at=spec.run_at)
 
 
-def _since(spec: Spec, created_at: int) -> int:
-    """From when on a task may run."""
-    return max(created_at, spec.run_at or 0)
-
-
-def _columns(item: Submission, now: int) -> dict[str, object]:
-    since = _since(item.spec, item.created_at)
+def _columns(item: Submission, now: int, clock: int) -> dict[str, object]:
     return {
         "id": item.id,
         "user": item.spec.user,
         "project": item.spec.project,
         "rank": item.spec.priority,
-        "due": int(since <= now),
-        "since": since,
+        "due": int(is_due(item.spec, now)),
+        "since": since(item.spec, item.created_at, now, clock),
         "express": int(item.express),
         "created_at": item.created_at,
         "now": now,
@@ -160,13 +146,9 @@ def _columns(item: Submission, now: int) -> dict[str, object]:
     }
 
 
-def _entered(result: Admitted) -> bool:
-    return result.new and not result.refusal
-
-
 def _warned(item: Submission, result: Admitted, pending: dict[str, int], warn_at: int) -> Admitted:
     user = item.spec.user
-    if not _entered(result) or pending[user] <= warn_at:
+    if not result.new or pending[user] < warn_at:
         return result
     return replace(result, warning=f"user {user} has {pending[user]} tasks waiting (limits.pending_warn is {warn_at}).")
 

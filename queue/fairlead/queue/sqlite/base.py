@@ -8,7 +8,7 @@ from fairlead.queue import standing
 from fairlead.queue.errors import NoSuchTaskError
 from fairlead.queue.sqlite import statements as sql
 from fairlead.queue.sqlite.connection import Connection, Row
-from fairlead.queue.states import Status
+from fairlead.queue.states import Status, check_transition
 from fairlead.queue.store import Holder, Lock, Share
 from fairlead.queue.task import Outcome, Spec, Task
 
@@ -57,13 +57,28 @@ def as_lock(row: Row) -> Lock:
     )
 
 
+def is_due(spec: Spec, now: int) -> bool:
+    """Whether a task's time has come."""
+    return spec.run_at is None or spec.run_at <= now
+
+
+def since(spec: Spec, created_at: int, now: int, clock: int) -> int:
+    """From when on a task can run: wall time while it is to come, else the accounts' clock.
+
+    The clock runs ahead where the wall clock was set back. Tasks that came before and after that are compared by
+    how long they have waited, so they have to be measured by the same clock.
+    """
+    if not is_due(spec, now):
+        return spec.run_at or 0
+    return min(max(created_at, spec.run_at or 0) + clock - now, clock)
+
+
 class StorePart:
     """The connection and the accounts that the parts of the store work on."""
 
     def __init__(self, db: Connection, share: Share) -> None:
         self.db = db
         self.share = share
-        self._latest = 0.0
 
     # ------------------------------------------------------------------ tasks and events
 
@@ -88,47 +103,73 @@ class StorePart:
     # ------------------------------------------------------------------ accounts
 
     def _enter(self, user: str, project: str, now: int, *, pending: int, ready: int) -> None:
-        """Tasks begin to wait: open the accounts, lift a newcomer, count."""
+        """Tasks begin to wait or become due: open the accounts, lift who did not take part before, count."""
         own = self.db.row(sql.USER_ACCOUNT, (user,))
-        if own is None or own[2] == 0:
-            lifted = self._lifted(own, self.db.row(sql.LEVEL_OF_USERS), now)
-            self.db.run(sql.PUT_USER, {"user": user, "standing": lifted, "weight": self._weight(user)})
+        if own is None or not own[2]:
+            self._lift_user(user, own, now)
         lane = self.db.row(sql.LANE_ACCOUNT, (user, project))
-        if lane is None or lane[2] == 0:
-            lifted = self._lifted(lane, self.db.row(sql.LEVEL_OF_LANES, {"user": user}), now)
-            weight = self._project_weight(project)
-            self.db.run(sql.PUT_LANE, {"user": user, "project": project, "standing": lifted, "weight": weight})
+        if lane is None or not lane[2]:
+            self._lift_lane(user, project, lane, now)
         self._shift(user, project, pending=pending, ready=ready)
+
+    def _lift_user(self, user: str, account: Row | None, now: int) -> None:
+        lifted = self._lifted(account, self.db.row(sql.LEVEL_OF_USERS, {"user": user}), now)
+        weight = account[1] if account else self.share.weight(user)
+        self.db.run(sql.PUT_USER, {"user": user, "standing": lifted, "weight": weight})
+
+    def _lift_lane(self, user: str, project: str, account: Row | None, now: int) -> None:
+        lifted = self._lifted(account, self.db.row(sql.LEVEL_OF_LANES, {"user": user, "project": project}), now)
+        weight = account[1] if account else self.share.project_weight(project)
+        self.db.run(sql.PUT_LANE, {"user": user, "project": project, "standing": lifted, "weight": weight})
 
     def _lifted(self, account: Row | None, others: Row | None, now: int) -> float:
         """Where a newcomer begins: his debts stay, credit does not."""
         level = standing.level(*others) if others else None
-        return standing.lift(account[0] if account else None, level, self._time(now), self.share.half_life)
+        return standing.lift(account[0] if account else None, level, self._clock(now) / 1000, self._half_life())
 
-    def _time(self, now: int) -> float:
-        """Seconds for the accounts: they never go back, whatever the wall clock does."""
-        self._latest = max(self._latest, now / 1000)
-        return self._latest
+    def _come_back(self, user: str, now: int) -> None:
+        """A hold or a pause has ended: a user who waits takes part again, and nobody saves up meanwhile."""
+        account = self.db.row(sql.USER_ACCOUNT, (user,))
+        if account is not None and account[2]:
+            self._lift_user(user, account, now)
+
+    def _clock(self, now: int) -> int:
+        """Milliseconds for the accounts: they never go back, whatever the wall clock does and whoever restarts."""
+        latest: int = self.db.value(sql.ADVANCE_CLOCK, (now,))
+        return latest
+
+    def _half_life(self) -> float:
+        """The half-life that the stored standings are written with: a process may have read newer settings."""
+        return float(self.db.value(sql.HALF_LIFE, (str(self.share.half_life),)))
 
     def _shift(self, user: str, project: str, *, pending: int = 0, ready: int = 0, running: int = 0) -> None:
         values = {"user": user, "project": project, "pending": pending, "ready": ready, "running": running}
         self.db.run(sql.SHIFT_USER, {key: values[key] for key in ("user", "pending", "ready", "running")})
         self.db.run(sql.SHIFT_LANE, values)
 
-    def _charge(self, user: str, project: str, amount: float, now: int) -> None:
-        """Add what a run has used to the accounts of its user and project."""
-        t = self._time(now)
+    def _charge(self, user: str, project: str, amount: float, over: float, now: int) -> None:
+        """Add what a run has used, in so many seconds, to the accounts of its user and project."""
+        t, half_life = self._clock(now) / 1000, self._half_life()
         own = self.db.row(sql.USER_ACCOUNT, (user,))
         lane = self.db.row(sql.LANE_ACCOUNT, (user, project))
         if own is None or lane is None:
             raise AssertionError(f"no account for {user}/{project}")
-        charged = standing.charge(own[0], amount, own[1], t, self.share.half_life)
+        charged = standing.charge(own[0], amount, own[1], t, half_life, over=over)
         self.db.run(sql.PUT_USER, {"user": user, "standing": charged, "weight": own[1]})
-        charged = standing.charge(lane[0], amount, lane[1], t, self.share.half_life)
+        charged = standing.charge(lane[0], amount, lane[1], t, half_life, over=over)
         self.db.run(sql.PUT_LANE, {"user": user, "project": project, "standing": charged, "weight": lane[1]})
 
-    def _weight(self, user: str) -> float:
-        return self.share.weights.get(user, 1.0)
+    # ------------------------------------------------------------------ ends without a run
 
-    def _project_weight(self, project: str) -> float:
-        return self.share.project_weights.get(project, 1.0)
+    def _cancel_queued(self, task: Task, by: str, now: int) -> None:
+        check_transition(task.id, task.status, Status.CANCELLED)
+        outcome = Outcome(
+            status=Status.CANCELLED,
+            reason="cancelled",
+            error=f"cancelled by {by} before it started",
+            finished_at=now,
+        )
+        [(_, due)] = self.db.rows(sql.DUE_OF_TASK, (task.id,))
+        self.db.run(sql.CANCEL_QUEUED, {"id": task.id, "outcome": as_json(outcome), "now": now})
+        self._shift(task.spec.user, task.spec.project, pending=-1, ready=-due)
+        self._log(now, "cancelled", task, Status.CANCELLED, by=by)

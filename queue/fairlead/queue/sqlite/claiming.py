@@ -8,7 +8,7 @@ from fairlead.queue.decide import Candidate, Head, Lane, Pick, Snapshot
 from fairlead.queue.errors import StaleTokenError
 from fairlead.queue.sqlite import statements as sql
 from fairlead.queue.sqlite.base import StorePart, as_json, as_lock, as_task
-from fairlead.queue.states import Status
+from fairlead.queue.states import FINAL, IllegalTransitionError, Status
 from fairlead.queue.store import Claim, Ended, Holder, Lock, Terms
 from fairlead.queue.task import Outcome, Task
 
@@ -22,33 +22,31 @@ class Claiming(StorePart):
         self, *, now: int, free_slots: int, ageing: float, serialized: bool, exclude: Iterable[str]
     ) -> Snapshot:
         """What a decision needs: the users who stand first, but for the excluded ones."""
+        choice = {
+            "serialized": int(serialized),
+            "exclude": json.dumps(sorted(exclude)),
+            # Below zero SQLite would set no limit at all.
+            "limit": max(0, free_slots),
+        }
         with self.db.reading():
-            scopes = {row[0] for row in self.db.rows(sql.PAUSES)}
-            out = set(exclude) | {scope.removeprefix("user:") for scope in scopes if scope.startswith("user:")}
-            paused = json.dumps([s.removeprefix("project:") for s in scopes if s.startswith("project:")])
-            choice = {
-                "any_lock": int(not serialized),
-                "exclude": json.dumps(sorted(out)),
-                "limit": free_slots,
-            }
+            express = self._express(choice)
+            regular = [candidate for candidate in self._regular(choice) if candidate.user not in express]
             return Snapshot(
-                now=now,
+                now=max(now, self.db.value(sql.CLOCK)),
                 free_slots=free_slots,
                 ageing=ageing,
-                paused="all" in scopes,
-                candidates=tuple(self._express(choice) + self._regular(choice, paused)),
+                paused=any(row[0] == "all" for row in self.db.rows(sql.PAUSES)),
+                candidates=(*express.values(), *regular),
             )
 
-    def _regular(self, choice: dict[str, Any], paused: str) -> list[Candidate]:
+    def _regular(self, choice: dict[str, Any]) -> list[Candidate]:
         return [
-            Candidate(user=user, standing=standing, lanes=lanes)
+            Candidate(user=user, standing=standing, lanes=self._lanes(user))
             for user, standing in self.db.rows(sql.NEXT_USERS, choice)
-            if (lanes := self._lanes(user, paused))
         ]
 
-    def _lanes(self, user: str, paused: str) -> tuple[Lane, ...]:
-        """The lane that stands first: no other lane of this user can be next."""
-        rows = self.db.rows(sql.NEXT_LANES, {"user": user, "paused": paused, "limit": 1})
+    def _lanes(self, user: str) -> tuple[Lane, ...]:
+        rows = self.db.rows(sql.NEXT_LANE, (user,))
         return tuple(
             Lane(project=project, standing=standing, heads=self._heads(user, project)) for project, standing in rows
         )
@@ -57,14 +55,14 @@ class Claiming(StorePart):
         rows = self.db.rows(sql.HEADS, {"user": user, "project": project})
         return tuple(Head(task_id=row[0], rank=row[1], seq=row[2], since=row[3], express=bool(row[4])) for row in rows)
 
-    def _express(self, choice: dict[str, Any]) -> list[Candidate]:
+    def _express(self, choice: dict[str, Any]) -> dict[str, Candidate]:
         """Operators' critical tasks, as candidates of their own: their user may not be among the first."""
         found: dict[str, Candidate] = {}
         for user, project, task_id, rank, seq, since, standing in self.db.rows(sql.EXPRESS, choice):
             head = Head(task_id=task_id, rank=rank, seq=seq, since=since, express=True)
             lane = Lane(project=project, standing=standing, heads=(head,))
             found.setdefault(user, Candidate(user=user, standing=standing, lanes=(lane,)))
-        return list(found.values())
+        return found
 
     # ------------------------------------------------------------------ claiming
 
@@ -80,10 +78,11 @@ class Claiming(StorePart):
 
     def _claim_one(self, pick: Pick, terms: Terms) -> Claim | None:
         name = f"user:{pick.user}" if terms.serialized else f"task:{pick.task_id}"
-        if self.db.value(sql.LOCK_BY_NAME, (name,)):
+        is_free = self.db.value(sql.IS_FREE, {"user": pick.user, "serialized": int(terms.serialized)})
+        if not is_free or self.db.value(sql.LOCK_BY_NAME, (name,)):
             return None
         token = self.db.value(sql.NEXT_TOKEN)
-        if not self.db.run(sql.CLAIM, {"id": pick.task_id, "token": token, "now": terms.now}):
+        if not self.db.run(sql.CLAIM, {"id": pick.task_id, "user": pick.user, "token": token, "now": terms.now}):
             return None
         task = self._task(pick.task_id)
         lock = new_lock(name, token, task.id, "run", terms.holder, terms.now, terms.lease)
@@ -109,36 +108,55 @@ class Claiming(StorePart):
         return Claim(task=task, lock=lock)
 
     def unclaim(self, task_id: str, token: int, *, reason: str, now: int, evidence: dict[str, Any]) -> None:
-        """Take back a claim whose agent provably never started."""
+        """Take back a claim whose agent provably never started; somebody's wish to cancel it is fulfilled then."""
         with self.db.transaction():
             task = self._task(task_id)
-            if not self.db.run(sql.UNCLAIM, {"id": task_id, "token": token, "now": now}):
-                raise self._stale(task, token, "requeued", now)
-            end = Outcome(status=Status.QUEUED, reason="never_started", error=reason, finished_at=now)
-            self._end_attempt(token, end, None)
-            self._free(token, reason, now, evidence)
-            self._shift(task.spec.user, task.spec.project, pending=1, ready=1, running=-1)
-            self._log(now, "requeued", task, Status.QUEUED, reason=reason, evidence=evidence)
+            if self.db.run(sql.UNCLAIM, {"id": task_id, "token": token, "now": now}):
+                self._requeue(task, reason, now, evidence)
+                return
+            self._refuse(task, token, "requeue", now)
+        raise _stale(task, token, "queued again")
+
+    def _requeue(self, task: Task, reason: str, now: int, evidence: dict[str, Any]) -> None:
+        end = Outcome(status=Status.QUEUED, reason="never_started", error=reason, finished_at=now)
+        self._end_attempt(task.token, end, None)
+        self._free(task.token, reason, now, evidence)
+        self._shift(task.spec.user, task.spec.project, pending=1, ready=1, running=-1)
+        self._log(now, "requeued", task, Status.QUEUED, reason=reason, evidence=evidence)
+        if task.cancel is not None:
+            # The next claim would forget it.
+            self._cancel_queued(self._task(task.id), task.cancel, now)
 
     def started(self, task_id: str, token: int, *, started_at: int, holder: Holder) -> None:
         """Record that the agent runs, and who supervises it."""
         with self.db.transaction():
             task = self._task(task_id)
-            if not self.db.run(sql.STARTED, {"id": task_id, "token": token, "started_at": started_at}):
-                raise self._stale(task, token, "started", started_at)
-            self.db.run(sql.ATTEMPT_STARTED, {"token": token, "started_at": started_at})
-            where = {"host": holder.host, "boot_id": holder.boot_id, "pid": holder.pid, "start": holder.start}
-            self.db.run(sql.LOCK_HOLDER, where | {"token": token})
-            self._log(started_at, "started", task, Status.RUNNING, attempt=task.attempt, pid=holder.pid)
+            if self.db.run(sql.STARTED, {"id": task_id, "token": token, "started_at": started_at}):
+                self._note_start(task, started_at, holder)
+                return
+            self._refuse(task, token, "start", started_at)
+        raise _stale(task, token, "started")
+
+    def _note_start(self, task: Task, started_at: int, holder: Holder) -> None:
+        self.db.run(sql.ATTEMPT_STARTED, {"token": task.token, "started_at": started_at})
+        where = {"host": holder.host, "boot_id": holder.boot_id, "pid": holder.pid, "start": holder.start}
+        self.db.run(sql.LOCK_HOLDER, where | {"token": task.token})
+        self._log(started_at, "started", task, Status.RUNNING, attempt=task.attempt, pid=holder.pid)
 
     def finish(self, ends: Sequence[Ended], *, now: int) -> list[bool]:
-        """Record ends, free the locks, charge the time; False where the token was out of date."""
+        """Record ends, free the locks, charge the time; False where the token is out of date or the task unknown."""
         with self.db.transaction():
             return [self._finish_one(end, now) for end in ends]
 
     def _finish_one(self, end: Ended, now: int) -> bool:
         outcome = end.outcome
-        task = self._task(end.task_id)
+        _check_final(end)
+        row = self.db.row(sql.TASK, (end.task_id,))
+        if row is None:
+            # Others in the same batch must not suffer from it.
+            self._log(now, "refused", what=f"end as {outcome.status}", task_id=end.task_id, token=end.token)
+            return False
+        task = as_task(row)
         values = {"id": task.id, "token": end.token, "status": outcome.status, "now": now}
         values |= {
             "started_at": end.started_at,
@@ -146,20 +164,17 @@ class Claiming(StorePart):
             "outcome": as_json(outcome),
         }
         if not self.db.run(sql.FINISH, values):
-            self._log(
-                now,
-                "refused",
-                task,
-                task.status,
-                what=f"end as {outcome.status}",
-                token=end.token,
-                current=task.token,
-            )
+            self._refuse(task, end.token, f"end as {outcome.status}", now)
             return False
+        self._record_end(task, end, now)
+        return True
+
+    def _record_end(self, task: Task, end: Ended, now: int) -> None:
+        outcome = end.outcome
         self._end_attempt(end.token, outcome, end.started_at)
         self._close_lock(task, end, now)
         self._shift(task.spec.user, task.spec.project, running=-1)
-        self._charge(task.spec.user, task.spec.project, outcome.held if outcome.cost is None else outcome.cost, now)
+        self._charge(task.spec.user, task.spec.project, self._price(outcome), outcome.held, now)
         if task.status is Status.CLAIMED and end.started_at is not None:
             self._log(end.started_at, "started", task, Status.RUNNING, attempt=task.attempt)
         self._log(
@@ -171,7 +186,10 @@ class Claiming(StorePart):
             error=outcome.error,
             held=outcome.held,
         )
-        return True
+
+    def _price(self, outcome: Outcome) -> float:
+        """What a run is charged: the cost it reports, where the settings say so, else the seconds it held its lock."""
+        return outcome.cost if self.share.charge_cost and outcome.cost is not None else outcome.held
 
     def _end_attempt(self, token: int, outcome: Outcome, started_at: int | None) -> None:
         values = {
@@ -197,16 +215,29 @@ class Claiming(StorePart):
         row = self.db.row(sql.LOCK_BY_TOKEN, (token,))
         return as_lock(row) if row else None
 
-    def _stale(self, task: Task, token: int, what: str, now: int) -> StaleTokenError:
-        """The refusal to raise; the caller's transaction is undone, so it is noted by `note_refusal`."""
-        return StaleTokenError(
-            f"task {task.id} is {task.status} with token {task.token}: token {token} "
-            f"came too late to have it {what} at {now}."
-        )
+    def _refuse(self, task: Task, token: int, what: str, now: int) -> None:
+        """Write down that somebody came too late; the guarded write has changed nothing, so this alone is committed."""
+        self._log(now, "refused", task, task.status, what=what, token=token, current=task.token)
+
+    def count_active(self) -> int:
+        """How many tasks are claimed or running: the slots in use."""
+        count: int = self.db.value(sql.COUNT_ACTIVE)
+        return count
 
     def active(self) -> list[Task]:
         """Claimed and running tasks."""
         return [as_task(row) for row in self.db.rows(sql.ACTIVE_TASKS)]
+
+
+def _check_final(end: Ended) -> None:
+    if end.outcome.status not in FINAL:
+        raise IllegalTransitionError(f"task {end.task_id} cannot end as {end.outcome.status}: that is no end.")
+
+
+def _stale(task: Task, token: int, what: str) -> StaleTokenError:
+    return StaleTokenError(
+        f"task {task.id} is {task.status} with token {task.token}: token {token} came too late to have it {what}."
+    )
 
 
 # ---------------------------------------------------------------------- locks, used by both lock parts
@@ -233,16 +264,12 @@ def take_lock(part: StorePart, lock: Lock) -> None:
     values = {name: getattr(lock, name) for name in ("name", "lock_id", "token", "task_id", "kind", "expires_at")}
     values |= {"now": lock.acquired_at, "host": holder.host, "boot_id": holder.boot_id}
     part.db.run(sql.TAKE_LOCK, values | {"pid": holder.pid, "start": holder.start})
-    if lock.user is not None:
-        part.db.run(sql.LOCK_USER, {"user": lock.user, "locked": 1})
 
 
 def free_lock(part: StorePart, lock: Lock, why: str, now: int, evidence: dict[str, Any]) -> None:
     """Delete the row of a lock and remember it with its evidence."""
     part.db.run(sql.REMEMBER_LOCK, {"lock_id": lock.lock_id, "now": now, "why": why, "evidence": as_json(evidence)})
-    part.db.rows(sql.FREE_LOCK, {"lock_id": lock.lock_id})
-    if lock.user is not None:
-        part.db.run(sql.LOCK_USER, {"user": lock.user, "locked": 0})
+    part.db.run(sql.FREE_LOCK, {"lock_id": lock.lock_id})
 
 
 def quarantine_lock(part: StorePart, lock: Lock, now: int, evidence: dict[str, Any]) -> None:

@@ -1,13 +1,13 @@
 """Archive marks, forgetting, shares, facts, and putting tasks back from files."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from fairlead.queue import standing
 from fairlead.queue.sqlite import statements as sql
-from fairlead.queue.sqlite.base import StorePart, as_json, as_task
+from fairlead.queue.sqlite.base import StorePart, as_json, as_task, is_due, since
 from fairlead.queue.sqlite.claiming import take_lock
 from fairlead.queue.states import ACTIVE, Status
-from fairlead.queue.store import Lock, Share
+from fairlead.queue.store import Restored, Share
 from fairlead.queue.task import Attempt, Task
 
 
@@ -39,29 +39,17 @@ class Keeping(StorePart):
     def set_shares(self, share: Share, *, now: int) -> None:
         """Use these weights and this half-life from now on."""
         with self.db.transaction():
-            before, self.share = self._half_life(), share
-            for user, stands, weight in self.db.rows(sql.ALL_USERS):
-                new = self._moved(stands, weight, self._weight(user), before, now)
-                self.db.run(sql.PUT_USER, {"user": user, "standing": new, "weight": self._weight(user)})
-            for user, project, stands, weight in self.db.rows(sql.ALL_LANES):
-                new = self._moved(stands, weight, self._project_weight(project), before, now)
-                values = {
-                    "user": user,
-                    "project": project,
-                    "standing": new,
-                    "weight": self._project_weight(project),
-                }
-                self.db.run(sql.PUT_LANE, values)
+            t, half_lives = self._clock(now) / 1000, (self._half_life(), share.half_life)
+            for user, stands, old in self.db.rows(sql.ALL_USERS):
+                weight = share.weight(user)
+                moved = standing.rebase(standing.reweigh(stands, old, weight), t, *half_lives)
+                self.db.run(sql.PUT_USER, {"user": user, "standing": moved, "weight": weight})
+            for user, project, stands, old in self.db.rows(sql.ALL_LANES):
+                weight = share.project_weight(project)
+                moved = standing.rebase(standing.reweigh(stands, old, weight), t, *half_lives)
+                self.db.run(sql.PUT_LANE, {"user": user, "project": project, "standing": moved, "weight": weight})
             self.db.run(sql.SET_FACT, ("half_life", str(share.half_life)))
-
-    def _half_life(self) -> float:
-        """The half-life that the stored standings were written with."""
-        stored = self.facts().get("half_life")
-        return self.share.half_life if stored is None else float(stored)
-
-    def _moved(self, stands: float, weight: float, new_weight: float, old_half_life: float, now: int) -> float:
-        reweighed = standing.reweigh(stands, weight, new_weight)
-        return standing.rebase(reweighed, now / 1000, old_half_life, self.share.half_life)
+        self.share = share
 
     def set_facts(self, facts: dict[str, str]) -> None:
         """Remember facts about the instance, for those who read the store without its settings."""
@@ -73,32 +61,43 @@ class Keeping(StorePart):
         """The facts about the instance."""
         return {row[0]: row[1] for row in self.db.rows(sql.FACTS)}
 
-    def restore(self, task: Task, attempts: Iterable[Attempt], lock: Lock | None, *, express: bool, now: int) -> None:
-        """Put a task back as the files tell it: `rebuild` is the one caller."""
+    def reserve_tokens(self, count: int) -> None:
+        """Leave out so many tokens: nobody can tell any more whether they were given out."""
         with self.db.transaction():
-            self.db.run(sql.RESTORE_TASK, _columns(task, now, express=express))
-            for attempt in attempts:
-                self.db.run(sql.RESTORE_ATTEMPT, _attempt_columns(task.id, attempt))
-            self.db.run(sql.TOKEN_AT_LEAST, (task.token,))
-            waits = task.status is Status.QUEUED
-            ready = waits and max(task.created_at, task.spec.run_at or 0) <= now
-            self._enter(task.spec.user, task.spec.project, now, pending=int(waits), ready=int(ready))
-            self._shift(task.spec.user, task.spec.project, running=int(task.status in ACTIVE))
-            if lock is not None:
-                take_lock(self, lock)
-            self._log(now, "rebuilt", task, task.status)
+            self.db.run(sql.SKIP_TOKENS, (count,))
+
+    def restore(self, items: Sequence[Restored], *, now: int) -> list[bool]:
+        """Put tasks back as the files tell them, with the locks their runs hold; False where one is known already."""
+        with self.db.transaction():
+            return [self._restore_one(item, now) for item in items]
+
+    def _restore_one(self, item: Restored, now: int) -> bool:
+        task = item.task
+        if self.db.value(sql.TASK, (task.id,)):
+            return False
+        self.db.run(sql.RESTORE_TASK, _columns(task, now, self._clock(now), express=item.express))
+        for attempt in item.attempts:
+            self.db.run(sql.RESTORE_ATTEMPT, _attempt_columns(task.id, attempt))
+        self.db.run(sql.TOKEN_AT_LEAST, (task.token,))
+        waits = task.status is Status.QUEUED
+        ready = waits and is_due(task.spec, now)
+        self._enter(task.spec.user, task.spec.project, now, pending=int(waits), ready=int(ready))
+        self._shift(task.spec.user, task.spec.project, running=int(task.status in ACTIVE))
+        if item.lock is not None:
+            take_lock(self, item.lock)
+        self._log(now, "rebuilt", task, task.status)
+        return True
 
 
-def _columns(task: Task, now: int, *, express: bool) -> dict[str, object]:
-    since = max(task.created_at, task.spec.run_at or 0)
+def _columns(task: Task, now: int, clock: int, *, express: bool) -> dict[str, object]:
     return {
         "id": task.id,
         "user": task.spec.user,
         "project": task.spec.project,
         "rank": task.spec.priority,
         "status": task.status,
-        "due": int(since <= now),
-        "since": since,
+        "due": int(is_due(task.spec, now)),
+        "since": since(task.spec, task.created_at, now, clock),
         "express": int(express),
         "version": task.version,
         "created_at": task.created_at,

@@ -1,7 +1,5 @@
 """Reading: tasks, attempts, events."""
 
-import json
-
 import msgspec
 
 from fairlead.queue.sqlite import statements as sql
@@ -21,18 +19,18 @@ class Reading(StorePart):
 
     def find(self, part: str) -> list[str]:
         """The ids that begin with this, or whose tail does."""
-        return [row[0] for row in self.db.rows(sql.FIND, {"part": part})]
+        rows = self.db.rows(sql.FIND, {"part": part}) or self.db.rows(sql.FIND_BY_TAIL, {"part": part})
+        return [row[0] for row in rows]
 
     def list_tasks(self, which: Filter) -> list[Task]:
         """Tasks, newest first."""
-        values = {
-            "any_status": int(not which.statuses),
-            "statuses": json.dumps(sorted(which.statuses)),
-            "user": which.user,
-            "project": which.project,
-            "limit": which.limit,
-        }
-        return [as_task(row) for row in self.db.rows(sql.LIST, values)]
+        # The indexes of users and projects go by status: where none is asked for, walk down all of them.
+        narrowed = which.user is not None or which.project is not None
+        statuses = sorted(which.statuses) or (list(Status) if narrowed else [])
+        query = sql.newest(user=which.user is not None, project=which.project is not None, statuses=len(statuses))
+        values = {"user": which.user, "project": which.project, "limit": which.limit}
+        named = {f"status{number}": status for number, status in enumerate(statuses)}
+        return [as_task(row) for row in self.db.rows(query, values | named)]
 
     def attempts(self, task_id: str) -> list[Attempt]:
         """All attempts of a task."""
@@ -45,6 +43,11 @@ class Reading(StorePart):
         else:
             rows = self.db.rows(sql.EVENTS_OF_TASK, (task_id, after, limit))
         return [_as_event(row) for row in rows]
+
+    def last_event(self) -> int:
+        """The number of the newest event; 0 if there is none."""
+        last: int | None = self.db.value(sql.LAST_EVENT)
+        return last or 0
 
     def note(self, event: Event) -> None:
         """Write an event down."""

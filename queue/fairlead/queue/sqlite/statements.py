@@ -1,7 +1,8 @@
 """All SQL of the embedded store, each statement with what it is for.
 
 A transition is guarded in the write: its WHERE names the state (and token) it leaves, and the caller looks at
-the row count.
+the row count. INDEXED BY names the small index that holds nothing but what is looked for: left to itself, the planner
+takes a larger one at times, and walks through a million tasks.
 """
 
 TASK_COLUMNS = (
@@ -11,22 +12,25 @@ TASK_COLUMNS = (
 
 # ------------------------------------------------------------------ entering and leaving the queue
 
-#: Take a task in; a known id changes nothing and returns nothing.
+#: Take a task in whose id is new. (ON CONFLICT DO NOTHING would cost half as much again with these many indexes.)
 ADD_TASK = """
 INSERT INTO tasks (id, user, project, rank, status, due, since, express, created_at, updated_at, spec)
 VALUES (:id, :user, :project, :rank, 'queued', :due, :since, :express, :created_at, :now, :spec)
-ON CONFLICT (id) DO NOTHING RETURNING seq
 """
+
+#: From when on a task could run, and whether that time has come.
+DUE_OF_TASK = "SELECT since, due FROM tasks WHERE id = ?"
 
 #: The waiting tasks of one user.
 PENDING_OF_USER = "SELECT pending FROM users WHERE name = ?"
 
 #: Tasks whose time has come, oldest first.
 COME_DUE = (
-    "SELECT seq, user, project FROM tasks WHERE status = 'queued' AND due = 0 AND since <= ? ORDER BY since LIMIT ?"
+    "SELECT seq, user, project FROM tasks INDEXED BY tasks_not_due"
+    " WHERE status = 'queued' AND due = 0 AND since <= ? ORDER BY since LIMIT ?"
 )
 MAKE_DUE = "UPDATE tasks SET due = 1 WHERE seq = ? AND status = 'queued' AND due = 0"
-NEXT_DUE = "SELECT min(since) FROM tasks WHERE status = 'queued' AND due = 0"
+NEXT_DUE = "SELECT min(since) FROM tasks INDEXED BY tasks_not_due WHERE status = 'queued' AND due = 0"
 
 #: A queued task ends without having run.
 CANCEL_QUEUED = """
@@ -43,7 +47,7 @@ WHERE id = :id AND status IN ('claimed', 'running')
 
 #: A failed, cancelled or lost task goes through the queue again, at its old place.
 RETRY = """
-UPDATE tasks SET status = 'queued', due = 1, since = :now, outcome = NULL, cancel = NULL, started_at = NULL,
+UPDATE tasks SET status = 'queued', due = :due, since = :since, outcome = NULL, cancel = NULL, started_at = NULL,
     finished_at = NULL, archived = 0, updated_at = :now, version = version + 1
 WHERE id = :id AND status IN ('failed', 'cancelled', 'lost')
 """
@@ -66,21 +70,37 @@ UPDATE lanes SET pending = pending + :pending, ready = ready + :ready, running =
 WHERE user = :user AND project = :project
 """
 
-USER_ACCOUNT = "SELECT standing, weight, pending + running FROM users WHERE name = ?"
-LANE_ACCOUNT = "SELECT standing, weight, pending + running FROM lanes WHERE user = ? AND project = ?"
-#: Where the others are, for a newcomer: the lowest who waits, and the highest who runs.
-LEVEL_OF_USERS = """
-SELECT (SELECT min(standing) FROM users WHERE ready > 0 AND locked = 0),
-    (SELECT max(standing) FROM users WHERE running > 0)
+#: Standing, weight, and whether it takes part: something is due or runs.
+USER_ACCOUNT = "SELECT standing, weight, ready + running > 0 FROM users WHERE name = ?"
+LANE_ACCOUNT = "SELECT standing, weight, ready + running > 0 FROM lanes WHERE user = ? AND project = ?"
+
+#: A project of a user with due tasks that is not paused.
+_OPEN_LANE = """
+    l.ready > 0 AND NOT EXISTS (SELECT 1 FROM pauses WHERE scope = 'project:' || l.project)
 """
-LEVEL_OF_LANES = """
-SELECT (SELECT min(standing) FROM lanes WHERE user = :user AND ready > 0),
-    (SELECT max(standing) FROM lanes WHERE user = :user AND running > 0)
-"""
-#: A user may be locked by hand before his first task comes.
+#: A user with due tasks whom no pause keeps from starting.
+_COULD_START = f"""
+    u.ready > 0 AND NOT EXISTS (SELECT 1 FROM pauses WHERE scope = 'user:' || u.name)
+    AND EXISTS (SELECT 1 FROM lanes l WHERE l.user = u.name AND {_OPEN_LANE})
+"""  # noqa: S608 - our own fragments
+
+#: Where the others are, for a newcomer: the lowest who waits and could start, and the highest who runs. Express tasks
+#: do not count: they did not wait for their user's turn.
+LEVEL_OF_USERS = f"""
+SELECT (SELECT u.standing FROM users u
+        WHERE u.name <> :user AND NOT EXISTS (SELECT 1 FROM locks WHERE name = 'user:' || u.name) AND {_COULD_START}
+        ORDER BY u.standing LIMIT 1),
+    (SELECT max(u.standing) FROM tasks t INDEXED BY tasks_active JOIN users u ON u.name = t.user
+        WHERE t.status IN ('claimed', 'running') AND t.express = 0 AND t.user <> :user)
+"""  # noqa: S608
+LEVEL_OF_LANES = f"""
+SELECT (SELECT l.standing FROM lanes l
+        WHERE l.user = :user AND l.project <> :project AND {_OPEN_LANE} ORDER BY l.standing LIMIT 1),
+    (SELECT max(l.standing) FROM tasks t INDEXED BY tasks_active JOIN lanes l ON l.user = t.user AND l.project = t.project
+        WHERE t.status IN ('claimed', 'running') AND t.express = 0 AND t.user = :user AND t.project <> :project)
+"""  # noqa: S608
 PUT_USER = """
-INSERT INTO users (name, standing, weight, locked)
-VALUES (:user, :standing, :weight, EXISTS (SELECT 1 FROM locks WHERE name = 'user:' || :user))
+INSERT INTO users (name, standing, weight) VALUES (:user, :standing, :weight)
 ON CONFLICT (name) DO UPDATE SET standing = excluded.standing, weight = excluded.weight
 """
 PUT_LANE = """
@@ -89,54 +109,82 @@ ON CONFLICT (user, project) DO UPDATE SET standing = excluded.standing, weight =
 """
 ALL_USERS = "SELECT name, standing, weight FROM users"
 ALL_LANES = "SELECT user, project, standing, weight FROM lanes"
-LOCK_USER = "UPDATE users SET locked = :locked WHERE name = :user"
+#: Who waits in a project, for the end of its pause.
+WAITING_IN_PROJECT = "SELECT user FROM lanes WHERE project = ? AND ready > 0"
+
+#: The accounts' clock never goes back, whatever the wall clock does and whoever restarts.
+CLOCK = "SELECT value FROM counters WHERE name = 'clock'"
+ADVANCE_CLOCK = "UPDATE counters SET value = max(value, ?) WHERE name = 'clock' RETURNING value"
+#: The half-life that the standings are written with: the first writer's, until it is changed for all of them at once.
+HALF_LIFE = """
+INSERT INTO facts (name, value) VALUES ('half_life', ?) ON CONFLICT (name) DO UPDATE SET value = value RETURNING value
+"""
 
 # ------------------------------------------------------------------ choosing
 
-#: Users with due tasks, those who stand lowest first. :any_lock = 1 where serialization is off.
-NEXT_USERS = """
-SELECT name, standing FROM users
-WHERE ready > 0 AND (locked = 0 OR :any_lock) AND name NOT IN (SELECT value FROM json_each(:exclude))
-ORDER BY standing, name LIMIT :limit
+#: What keeps one user's tasks apart: his lock, and whatever of his still runs, under whichever lock. Where
+#: serialization is off, only a person's hold.
+_FREE = """
+    NOT EXISTS (SELECT 1 FROM locks WHERE name = 'user:' || u.name AND (:serialized OR kind = 'hold'))
+    AND (u.running = 0 OR NOT :serialized)
 """
+#: Users who can start, those who stand lowest first. Whoever cannot is skipped here, before the limit: else a few
+#: paused users at the front would hide everybody behind them.
+NEXT_USERS = f"""
+SELECT u.name, u.standing FROM users u
+WHERE {_COULD_START} AND {_FREE} AND u.name NOT IN (SELECT value FROM json_each(:exclude))
+ORDER BY u.standing, u.name LIMIT :limit
+"""  # noqa: S608
 USER_STANDING = "SELECT standing FROM users WHERE name = ?"
 
-#: The projects of a user with due tasks, but for the paused ones.
-NEXT_LANES = """
-SELECT project, standing FROM lanes
-WHERE user = :user AND ready > 0 AND project NOT IN (SELECT value FROM json_each(:paused))
-ORDER BY standing, project LIMIT :limit
-"""
+#: The project of a user whose turn it is: no other one of his can be next.
+NEXT_LANE = f"""
+SELECT l.project, l.standing FROM lanes l WHERE l.user = ? AND {_OPEN_LANE} ORDER BY l.standing, l.project LIMIT 1
+"""  # noqa: S608
 
 #: The first due task of each priority in a lane: four steps into one index.
 HEADS = " UNION ALL ".join(
-    "SELECT * FROM (SELECT id, rank, seq, since, express FROM tasks"  # noqa: S608 - ranks are our own numbers
+    "SELECT * FROM (SELECT id, rank, seq, since, express FROM tasks INDEXED BY tasks_heads"  # noqa: S608 - ranks are our own numbers
     f" WHERE user = :user AND project = :project AND rank = {rank} AND status = 'queued' AND due = 1"
     " ORDER BY seq LIMIT 1)"
     for rank in range(4)
 )
 
 #: Operators' critical tasks, whoever's turn it is.
-EXPRESS = """
+EXPRESS = f"""
 SELECT t.user, t.project, t.id, t.rank, t.seq, t.since, u.standing
-FROM tasks t JOIN users u ON u.name = t.user
-WHERE t.status = 'queued' AND t.due = 1 AND t.express = 1 AND (u.locked = 0 OR :any_lock)
+FROM tasks t INDEXED BY tasks_express JOIN users u ON u.name = t.user
+WHERE t.status = 'queued' AND t.due = 1 AND t.express = 1 AND {_FREE}
+    AND NOT EXISTS (SELECT 1 FROM pauses WHERE scope IN ('user:' || t.user, 'project:' || t.project))
     AND t.user NOT IN (SELECT value FROM json_each(:exclude))
 ORDER BY t.seq LIMIT :limit
+"""  # noqa: S608
+
+#: For explaining: all projects of a user with due tasks, and an operator's critical task in one of them.
+DUE_LANES = "SELECT project, standing FROM lanes WHERE user = ? AND ready > 0 ORDER BY standing, project"
+EXPRESS_IN_LANE = """
+SELECT id, rank, seq, since, express FROM tasks INDEXED BY tasks_express
+WHERE user = ? AND project = ? AND status = 'queued' AND due = 1 AND express = 1 ORDER BY seq LIMIT 1
 """
 
-COUNT_ACTIVE = "SELECT count(*) FROM tasks WHERE status IN ('claimed', 'running')"
+COUNT_ACTIVE = "SELECT count(*) FROM tasks INDEXED BY tasks_active WHERE status IN ('claimed', 'running')"
 
 # ------------------------------------------------------------------ running
 
 #: A number that only grows: it fences off every earlier holder.
 NEXT_TOKEN = "UPDATE counters SET value = value + 1 WHERE name = 'token' RETURNING value"  # noqa: S105 - no secret
+SKIP_TOKENS = "UPDATE counters SET value = value + ? WHERE name = 'token'"
 TOKEN_AT_LEAST = "UPDATE counters SET value = max(value, ?) WHERE name = 'token'"  # noqa: S105 - no secret
 
+#: Whether one of this user's tasks may start now, as far as his others and his hold go.
+IS_FREE = f"SELECT {_FREE} FROM users u WHERE u.name = :user"  # noqa: S608
+
+#: A pause that came after the decision still counts.
 CLAIM = """
 UPDATE tasks SET status = 'claimed', attempt = attempt + 1, token = :token, started_at = NULL,
     finished_at = NULL, outcome = NULL, cancel = NULL, updated_at = :now, version = version + 1
-WHERE id = :id AND status = 'queued' AND due = 1
+WHERE id = :id AND user = :user AND status = 'queued' AND due = 1
+    AND NOT EXISTS (SELECT 1 FROM pauses WHERE scope IN ('all', 'user:' || user, 'project:' || project))
 """
 
 #: The claim is undone: its agent provably never started.
@@ -183,7 +231,7 @@ INSERT INTO past_locks (lock_id, name, token, task_id, kind, acquired_at, releas
 SELECT lock_id, name, token, task_id, kind, acquired_at, :now, :why, :evidence FROM locks WHERE lock_id = :lock_id
 ON CONFLICT (lock_id) DO NOTHING
 """
-FREE_LOCK = "DELETE FROM locks WHERE lock_id = :lock_id RETURNING name"
+FREE_LOCK = "DELETE FROM locks WHERE lock_id = :lock_id"
 RENEW_LOCK = "UPDATE locks SET expires_at = :expires_at WHERE lock_id = :lock_id"
 QUARANTINE_LOCK = "UPDATE locks SET state = 'quarantined', evidence = :evidence WHERE lock_id = :lock_id"
 LOCKS = f"SELECT {LOCK_COLUMNS} FROM locks ORDER BY acquired_at"  # noqa: S608 - our own columns
@@ -193,6 +241,11 @@ LOCK_BY_TOKEN = f"SELECT {LOCK_COLUMNS} FROM locks WHERE token = ?"  # noqa: S60
 PAST_LOCK = """
 SELECT name, lock_id, token, task_id, kind, acquired_at, released_at, why, evidence FROM past_locks
 WHERE lock_id = ?
+"""
+
+PAST_LOCKS = """
+SELECT name, lock_id, token, task_id, kind, acquired_at, released_at, why, evidence FROM past_locks
+ORDER BY released_at DESC LIMIT ?
 """
 
 # ------------------------------------------------------------------ pausing
@@ -207,24 +260,32 @@ PAUSES = "SELECT scope, at, by, reason FROM pauses ORDER BY at"
 # ------------------------------------------------------------------ reading
 
 TASK = f"SELECT {TASK_COLUMNS} FROM tasks WHERE id = ?"  # noqa: S608
-ACTIVE_TASKS = f"SELECT {TASK_COLUMNS} FROM tasks WHERE status IN ('claimed', 'running') ORDER BY seq"  # noqa: S608
-#: Ids that begin with a text, or whose random tail (behind date and time) does.
-FIND = """
-SELECT id FROM tasks WHERE id >= :part AND id < :part || '~'
-UNION SELECT id FROM tasks WHERE substr(id, 20) >= :part AND substr(id, 20) < :part || '~'
-LIMIT 20
-"""
-LIST = f"""
-SELECT {TASK_COLUMNS} FROM tasks
-WHERE (:any_status OR status IN (SELECT value FROM json_each(:statuses)))
-    AND (:user IS NULL OR user = :user) AND (:project IS NULL OR project = :project)
-ORDER BY seq DESC LIMIT :limit
-"""  # noqa: S608
-#: A task's own tasks in the same lane that go before it: a lower seq of the same priority.
-AHEAD_IN_LANE = """
-SELECT count(*) FROM tasks
-WHERE user = :user AND project = :project AND rank = :rank AND status = 'queued' AND due = 1 AND seq < :seq
-"""
+ACTIVE_TASKS = (
+    f"SELECT {TASK_COLUMNS} FROM tasks INDEXED BY tasks_active WHERE status IN ('claimed', 'running') ORDER BY seq"  # noqa: S608
+)
+#: Ids that begin with a text; or else those whose random tail, behind date and time, does. The second walks the whole
+#: index of ids, which takes 60 ms at a million tasks.
+FIND = "SELECT id FROM tasks WHERE id >= :part AND id < :part || '~' ORDER BY id LIMIT 20"
+FIND_BY_TAIL = "SELECT id FROM tasks WHERE substr(id, 20, length(:part)) = :part LIMIT 20"
+
+
+def newest(*, user: bool, project: bool, statuses: int) -> str:
+    """Tasks, newest first, as many as :limit: one walk down an index per status, so that no other is looked at."""
+    filters = ["user = :user"] * user + ["project = :project"] * project
+    if not statuses:
+        return f"SELECT {TASK_COLUMNS} FROM tasks {_where(filters)} ORDER BY seq DESC LIMIT :limit"  # noqa: S608
+    walks = " UNION ALL ".join(
+        f"SELECT * FROM (SELECT seq FROM tasks {_where([*filters, f'status = :status{number}'])}"  # noqa: S608
+        " ORDER BY seq DESC LIMIT :limit)"
+        for number in range(statuses)
+    )
+    return f"SELECT {TASK_COLUMNS} FROM tasks WHERE seq IN ({walks}) ORDER BY seq DESC LIMIT :limit"  # noqa: S608
+
+
+def _where(filters: list[str]) -> str:
+    return f"WHERE {' AND '.join(filters)}" if filters else ""
+
+
 ATTEMPTS = """
 SELECT number, token, claimed_at, started_at, finished_at, status, reason, error, exit_code, signal, host
 FROM attempts WHERE task_id = ? ORDER BY number
@@ -233,27 +294,53 @@ ADD_EVENT = """
 INSERT INTO events (at, task_id, user, event, status, detail) VALUES (?, ?, ?, ?, ?, ?)
 """
 EVENTS = "SELECT seq, at, task_id, user, event, status, detail FROM events WHERE seq > ? ORDER BY seq LIMIT ?"
+LAST_EVENT = "SELECT max(seq) FROM events"
 EVENTS_OF_TASK = """
 SELECT seq, at, task_id, user, event, status, detail FROM events
 WHERE task_id = ? AND seq > ? ORDER BY seq LIMIT ?
 """
 
+# ------------------------------------------------------------------ counting
+
+ACTIVE_BY_USER = (
+    "SELECT user, count(*) FROM tasks INDEXED BY tasks_active WHERE status IN ('claimed', 'running') GROUP BY user"
+)
+ACTIVE_BY_PROJECT = "SELECT project, count(*) FROM tasks INDEXED BY tasks_active WHERE status IN ('claimed', 'running') GROUP BY project"
+PENDING_TOTAL = "SELECT coalesce(sum(pending), 0), coalesce(sum(ready), 0) FROM users"
+#: From the two indexes of waiting tasks alone.
+PENDING_BY_RANK = """
+SELECT rank, sum(count) FROM (
+    SELECT rank, count(*) AS count FROM tasks INDEXED BY tasks_heads WHERE status = 'queued' AND due = 1 GROUP BY rank
+    UNION ALL
+    SELECT rank, count(*) FROM tasks INDEXED BY tasks_not_due WHERE status = 'queued' AND due = 0 GROUP BY rank
+) GROUP BY rank
+"""
+FINISHED_BY_STATUS = """
+SELECT status, count(*) FROM tasks WHERE status IN ('completed', 'failed', 'cancelled', 'lost') GROUP BY status
+"""
+
 # ------------------------------------------------------------------ keeping
 
 UNARCHIVED = f"""
-SELECT {TASK_COLUMNS} FROM tasks
+SELECT {TASK_COLUMNS} FROM tasks INDEXED BY tasks_unarchived
 WHERE archived = 0 AND status IN ('completed', 'failed', 'cancelled', 'lost') ORDER BY seq LIMIT ?
 """  # noqa: S608
 MARK_ARCHIVED = "UPDATE tasks SET archived = 1 WHERE id = ? AND version = ?"
-FORGETTABLE = "SELECT id FROM tasks WHERE archived = 1 AND finished_at < ? ORDER BY finished_at LIMIT ?"
+#: A task that a quarantined lock still names stays: whoever has to decide about the lock will want to read it.
+FORGETTABLE = """
+SELECT id FROM tasks INDEXED BY tasks_archived
+WHERE archived = 1 AND finished_at < ? AND NOT EXISTS (SELECT 1 FROM locks WHERE task_id = tasks.id)
+ORDER BY finished_at LIMIT ?
+"""
 FORGET_TASK = "DELETE FROM tasks WHERE id = ? AND archived = 1"
 FORGET_ATTEMPTS = "DELETE FROM attempts WHERE task_id = ?"
 FORGET_EVENTS = "DELETE FROM events WHERE task_id = ?"
 FORGET_OLD_LOCKS = "DELETE FROM past_locks WHERE released_at < ?"
-FORGET_OLD_EVENTS = "DELETE FROM events WHERE task_id IS NULL AND at < ?"
+FORGET_OLD_EVENTS = "DELETE FROM events INDEXED BY events_of_nobody WHERE task_id IS NULL AND at < ?"
 
 SET_FACT = "INSERT INTO facts (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 FACTS = "SELECT name, value FROM facts"
+FACT = "SELECT value FROM facts WHERE name = ?"
 
 # ------------------------------------------------------------------ rebuilding
 

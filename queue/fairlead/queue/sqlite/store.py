@@ -3,13 +3,14 @@
 from fairlead.queue.sqlite.admission import Admission
 from fairlead.queue.sqlite.claiming import Claiming
 from fairlead.queue.sqlite.connection import Connection
+from fairlead.queue.sqlite.explaining import Explaining
 from fairlead.queue.sqlite.keeping import Keeping
 from fairlead.queue.sqlite.locking import Locking
 from fairlead.queue.sqlite.reading import Reading
 from fairlead.queue.store import Share
 
 
-class SqliteStore(Admission, Claiming, Locking, Reading, Keeping):
+class SqliteStore(Admission, Claiming, Locking, Reading, Keeping, Explaining):
     """One SQLite file that is the truth about tasks and locks."""
 
     def close(self) -> None:
