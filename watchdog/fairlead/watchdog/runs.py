@@ -5,6 +5,8 @@ import os
 import signal
 from contextlib import suppress
 
+from msgspec.structs import replace
+
 from fairlead.base.files import write_atomically
 from fairlead.base.identity import ProcessId, boot_id, host, is_alive
 from fairlead.conductor import rundir, tree
@@ -89,8 +91,8 @@ class Runs:
 
     def _attend(self, task: Task, lock: Lock, meta: Meta) -> Ended | None:
         """It lives: note its start, hand on a request to stop, feel its pulse; end it if it has none."""
-        if task.status is Status.CLAIMED and meta.supervisor is not None:
-            self._note_start(task, meta)
+        if task.status is Status.CLAIMED:
+            self._note_start(task, lock, meta)
         if task.cancel is not None:
             self._ask_to_stop(task, meta)
         now = self.clock.boot()
@@ -101,13 +103,15 @@ class Runs:
             pulse.hard_stop = hard_stop(meta, read_launch(self.examiner.run_dir(task)))
         return self._end_if_over(task, lock, meta, pulse)
 
-    def _note_start(self, task: Task, meta: Meta) -> None:
+    def _note_start(self, task: Task, lock: Lock, meta: Meta) -> None:
+        """From now on the supervisor answers for the lock, in the row and in its mirror."""
         supervisor = meta.supervisor
         if supervisor is None or meta.started_at is None:
             return
         holder = Holder(host=self.host, boot_id=self.boot_id, pid=supervisor.pid, start=supervisor.start)
         with suppress(StaleTokenError):
             self.store.started(task.id, task.token, started_at=meta.started_at, holder=holder)
+            self.instance.locks.files.refresh(replace(lock, holder=holder))
             user = task.spec.user
             self.instance.log.info("started", task=task.id, user=user, attempt=task.attempt, pid=meta.pid)
 
