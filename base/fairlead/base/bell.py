@@ -4,13 +4,14 @@ A listener binds a datagram socket in the instance's run directory. Whoever chan
 datagram to a named listener or to all. Rings may be lost; everybody also looks around now and then.
 """
 
+import fcntl
 import os
 import socket
+from collections.abc import Iterable
 from contextlib import suppress
 
-from fairlead.base.files import names_in, remove
+from fairlead.base.files import names_in, opened, remove
 
-#: sun_path holds 108 bytes: longer paths are reached through a descriptor of the directory.
 _DATAGRAM = 4096
 
 
@@ -21,8 +22,9 @@ class Listener:
         self.directory = directory
         self.name = name
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
-        remove(os.path.join(directory, name))
-        with _Address(directory, name) as address:
+        with opened(directory, os.O_RDONLY | os.O_DIRECTORY) as fd, _Address(directory, name) as address:
+            fcntl.flock(fd, fcntl.LOCK_EX)  # or else `_clear` could take the new bell for the old one
+            remove(os.path.join(directory, name))
             self._socket.bind(address)
 
     def fileno(self) -> int:
@@ -49,14 +51,34 @@ def ring(directory: str, name: str, word: str = "") -> bool:
         return _send(sender, directory, name, word)
 
 
+def is_heard(directory: str, name: str) -> bool:
+    """Whether somebody listens under that name; nobody is woken."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as probe:
+        try:
+            with _Address(directory, name) as address:
+                probe.connect(address)
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+    return True
+
+
 def ring_all(directory: str, word: str = "", *, but: str | None = None) -> None:
     """Ring every listener, and clear away the bells of those who died."""
     names = [name for name in names_in(directory) if name != but]
     if not names:
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC) as sender:
+        dead = [name for name in names if not _send(sender, directory, name, word)]
+    if dead:
+        _clear(directory, dead)
+
+
+def _clear(directory: str, names: Iterable[str]) -> None:
+    """Remove the bells that still nobody hears; whoever finds somebody else at it leaves it to them."""
+    with opened(directory, os.O_RDONLY | os.O_DIRECTORY) as fd, suppress(BlockingIOError):
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         for name in names:
-            if not _send(sender, directory, name, word):
+            if not is_heard(directory, name):
                 remove(os.path.join(directory, name))
 
 
@@ -64,10 +86,11 @@ def _send(sender: socket.socket, directory: str, name: str, word: str) -> bool:
     try:
         with _Address(directory, name) as address:
             sender.sendto(word.encode()[:_DATAGRAM], address)
-    except BlockingIOError:
-        return True  # its queue is full: it is awake already, or will see these rings when it wakes
     except (FileNotFoundError, ConnectionRefusedError):
         return False
+    except OSError:
+        # Its queue is full: it will see the rings that are in there. Or the ring is lost, which is allowed.
+        return True
     return True
 
 

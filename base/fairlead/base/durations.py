@@ -14,7 +14,7 @@ def parse_duration(value: float | str) -> float:
     if isinstance(value, bool):
         raise UsageError(f"{value!r} is not a duration: write seconds, or a text like 90s, 15m, 1h30m, 2d.")
     if isinstance(value, int | float):
-        return _positive(float(value), value)
+        return _positive(value, value)
     text = value.strip().lower()
     if _WHOLE.fullmatch(text):
         return _positive(sum(float(n) * _UNITS[unit] for n, unit in _PART.findall(text)), value)
@@ -40,4 +40,4 @@ def show_duration(seconds: float) -> str:
 def _positive(seconds: float, given: object) -> float:
     if not 0 <= seconds < 1e10:  # noqa: PLR2004 - three centuries; also refuses nan and infinity
         raise UsageError(f"{given!r} is not a duration: it must be 0 or more, and finite.")
-    return seconds
+    return float(seconds)

@@ -4,19 +4,17 @@
 made again (lock mirrors, heartbeats, capacity.json).
 """
 
-import ctypes
 import errno
 import json
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 from fairlead.base.errors import FairleadError
 
 _NEW_FILE = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class UnsafeFileError(FairleadError):
@@ -25,24 +23,12 @@ class UnsafeFileError(FairleadError):
 
 def write_atomically(path: str, data: bytes) -> None:
     """Replace the file as a whole; readers see the old or the new content, a power cut may take it."""
-    temporary = _temporary(path)
-    try:
-        _create(temporary, data, sync=False)
-        os.rename(temporary, path)
-    except BaseException:
-        remove(temporary)
-        raise
+    _replace(path, data, sync=False)
 
 
 def write_durably(path: str, data: bytes) -> None:
     """Replace the file as a whole and return once a power cut cannot take it back."""
-    temporary = _temporary(path)
-    try:
-        _create(temporary, data, sync=True)
-        os.rename(temporary, path)
-    except BaseException:
-        remove(temporary)
-        raise
+    _replace(path, data, sync=True)
     sync_directory(os.path.dirname(path))
 
 
@@ -64,41 +50,38 @@ def create_complete(path: str, data: bytes) -> bool:
 
 def sync_directory(path: str) -> None:
     """Make the names in a directory durable."""
-    fd = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with opened(path or ".", os.O_RDONLY | os.O_DIRECTORY) as fd:
         os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def sync_file(path: str) -> None:
     """Make a file's content durable."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    try:
+    with opened(path, os.O_RDONLY | os.O_NOFOLLOW) as fd:
         os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def sync_file_system(path: str) -> None:
     """Make everything on the file system that holds this path durable: one call for a whole batch."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        if _libc.syncfs(fd) != 0:
+    import ctypes  # noqa: PLC0415 - the short commands do not sync, and should not pay for it
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    with opened(path, os.O_RDONLY) as fd:
+        if libc.syncfs(fd) != 0:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code), path)
-    finally:
-        os.close(fd)
 
 
 def make_directory(path: str, mode: int = 0o700) -> None:
     """Make the directory and its parents, durably, if they are not there."""
     if os.path.isdir(path):
         return
-    parent = os.path.dirname(path)
+    parent = os.path.dirname(path) or "."
     make_directory(parent, mode)
-    with suppress(FileExistsError):
+    try:
         os.mkdir(path, mode)
+    except FileExistsError:
+        if not os.path.isdir(path):  # else another process made it just now
+            raise
     sync_directory(parent)
 
 
@@ -180,6 +163,16 @@ def _read_checked(fd: int, limit: int) -> bytes:
     return b"".join(chunks)
 
 
+def _replace(path: str, data: bytes, *, sync: bool) -> None:
+    temporary = _temporary(path)
+    try:
+        _create(temporary, data, sync=sync)
+        os.rename(temporary, path)
+    except BaseException:
+        remove(temporary)
+        raise
+
+
 def _create(path: str, data: bytes, *, sync: bool) -> None:
     with opened(path, _NEW_FILE) as fd:
         write_all(fd, data)
@@ -187,12 +180,10 @@ def _create(path: str, data: bytes, *, sync: bool) -> None:
             os.fsync(fd)
 
 
-_made = 0
-
-
 def _temporary(path: str) -> str:
-    """A name beside the target that no other process or call uses."""
-    global _made  # noqa: PLW0603 - a counter per process is the point
-    _made += 1
+    """A name beside the target that nobody uses, not even one who died earlier with this process's pid.
+
+    Of the target's name only so much is kept that the kernel's 255 bytes suffice in any alphabet.
+    """
     directory, name = os.path.split(path)
-    return os.path.join(directory, f".{name[:100]}.{os.getpid()}.{_made}.tmp")
+    return os.path.join(directory, f".{name[:40]}.{os.urandom(8).hex()}.tmp")

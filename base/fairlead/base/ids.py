@@ -1,7 +1,7 @@
 """Names and ids: what may become part of a path, and how new ids are made."""
 
+import os
 import re
-import secrets
 import time
 
 from fairlead.base.errors import UsageError
@@ -21,7 +21,7 @@ def new_id(wall_ms: int) -> str:
     """
     seconds, rest = divmod(wall_ms, 1000)
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(seconds))
-    bits = secrets.randbits(5 * TAIL_LENGTH)
+    bits = int.from_bytes(os.urandom(7), "little")
     tail = "".join(DIGITS[bits >> (5 * i) & 31] for i in range(TAIL_LENGTH))
     return f"{stamp}{rest:03d}-{tail}"
 

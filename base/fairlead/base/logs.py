@@ -1,68 +1,113 @@
 """Logs: JSON lines in one file that all processes of an instance append to, readable lines on a terminal."""
 
+import fcntl
+import json
+import math
 import os
 import sys
 from collections.abc import Mapping, MutableMapping
-from typing import Any, TextIO
+from contextlib import suppress
+from typing import Any
 
 import structlog
 
-from fairlead.base.text import one_line
+from fairlead.base.files import opened, remove, write_all
+from fairlead.base.text import one_line, visible
 
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+#: What every line has; the rest is what the line is about.
+_HEAD = ("timestamp", "level", "event", "process", "pid")
 
 
-def open_log(path: str, process: str, level: str = "info", *, terminal: bool = False) -> structlog.stdlib.BoundLogger:
-    """A logger that writes each line with one call, so that processes do not cut into each other's lines."""
-    structlog.configure(
+def open_log(
+    path: str,
+    process: str,
+    level: str = "info",
+    *,
+    terminal: bool = False,
+    max_bytes: float = math.inf,
+    keep: int = 5,
+) -> structlog.typing.FilteringBoundLogger:
+    """A logger of its own: nothing is configured for the process as a whole, so that two do not meet.
+
+    Who does not know the settings sets no limit, and leaves the full file to those who do.
+    """
+    logger: structlog.typing.FilteringBoundLogger = structlog.wrap_logger(
+        structlog.ReturnLogger(),
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            _Writer(path, sys.stderr if terminal else None),
+            _Writer(path, terminal=terminal, max_bytes=max_bytes, keep=keep),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
-        logger_factory=structlog.ReturnLoggerFactory(),
         cache_logger_on_first_use=True,
+        process=process,
     )
-    logger: structlog.stdlib.BoundLogger = structlog.get_logger(process=process, pid=os.getpid())
     return logger
 
 
 class _Writer:
-    """Appends JSON lines to the file, opening it anew when it was rotated away."""
+    """Appends JSON lines to the file.
 
-    def __init__(self, path: str, terminal: TextIO | None) -> None:
+    It is opened for every line (a few microseconds), so that a fork shares nothing and a file that was
+    rotated or removed is left at once. A line is one write, so that processes do not cut into each other's.
+    """
+
+    def __init__(self, path: str, *, terminal: bool, max_bytes: float, keep: int) -> None:
         self._path = path
         self._terminal = terminal
-        self._fd = -1
-        self._json = structlog.processors.JSONRenderer()
+        self._max_bytes = max_bytes
+        self._keep = keep
 
-    def __call__(self, logger: object, name: str, event: MutableMapping[str, Any]) -> str:
-        if self._terminal is not None:
-            print(readable(event), file=self._terminal, flush=True)
-        line = self._json(logger, name, event)
-        self._append((line if isinstance(line, str) else line.decode()) + "\n")
-        return ""
-
-    def _append(self, line: str) -> None:
+    def __call__(self, _logger: object, _name: str, event: MutableMapping[str, Any]) -> str:
+        event["pid"] = os.getpid()
+        whole = {key: event[key] for key in _HEAD} | dict(event)
+        if self._terminal:
+            _say(readable(whole))
+        line = json.dumps(whole, default=repr)
         try:
-            if self._fd < 0 or os.fstat(self._fd).st_nlink == 0:
-                self._reopen()
-            os.write(self._fd, line.encode("utf-8", "backslashreplace"))
+            self._append(line.encode() + b"\n")
         except OSError as error:
             # A full disk must not stop the work; the terminal or the journal still hears of it.
-            sys.stderr.write(f"fairlead: cannot log to {self._path}: {error}: {line}")
+            _say(f"fairlead: cannot log to {self._path}: {error}: {line}")
+        return ""
 
-    def _reopen(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-        self._fd = os.open(self._path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    def _append(self, line: bytes) -> None:
+        with opened(self._path, os.O_CREAT | os.O_WRONLY | os.O_APPEND) as fd:
+            write_all(fd, line)
+            if os.fstat(fd).st_size >= self._max_bytes:
+                self._rotate(fd)
+
+    def _rotate(self, fd: int) -> None:
+        """Give each file the next number; whoever holds the full file's lock does it, nobody waits."""
+        with suppress(BlockingIOError, FileNotFoundError):
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(fd), os.stat(self._path)):  # or else another writer was first
+                self._shift()
+
+    def _shift(self) -> None:
+        free = next((n for n in range(1, self._keep) if not os.path.exists(self._numbered(n))), self._keep)
+        for number in range(free, 1, -1):
+            os.rename(self._numbered(number - 1), self._numbered(number))
+        os.rename(self._path, self._numbered(1))
+        surplus = self._keep + 1
+        while remove(self._numbered(surplus)):  # more were kept before
+            surplus += 1
+
+    def _numbered(self, number: int) -> str:
+        return f"{self._path}.{number}"
 
 
 def readable(event: Mapping[str, Any]) -> str:
-    """One line for people: time, what, then the rest."""
-    rest = {key: value for key, value in event.items() if key not in ("timestamp", "event", "level", "process", "pid")}
+    """One line for people: time, what, then the rest; a traceback follows on lines of its own, set in."""
+    rest = {key: value for key, value in event.items() if key not in (*_HEAD, "exception")}
     fields = " ".join(f"{key}={one_line(str(value))}" for key, value in rest.items() if value not in ("", None))
     mark = "" if event.get("level") == "info" else f"{str(event.get('level')).upper()} "
-    return f"{str(event.get('timestamp'))[11:19]} {mark}{one_line(str(event.get('event')))} {fields}".rstrip()
+    line = f"{str(event.get('timestamp'))[11:19]} {mark}{one_line(str(event.get('event')))} {fields}".rstrip()
+    return "\n  ".join([line, *visible(str(event.get("exception", ""))).splitlines()])
+
+
+def _say(text: str) -> None:
+    with suppress(OSError, ValueError):  # the terminal may be gone, too
+        sys.stderr.write(text + "\n")

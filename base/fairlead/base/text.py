@@ -1,31 +1,31 @@
-"""User text on its way to a terminal or a log: control characters become visible."""
+"""User text on its way to a terminal or a log: whatever a terminal would obey instead of show becomes visible."""
 
-_VISIBLE = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x09, 0x0A)} | {
-    # Separators and direction marks that make a terminal lie.
-    code: f"\\u{code:04x}"
-    for code in (
-        0x2028,
-        0x2029,
-        *range(0x200B, 0x2010),
-        *range(0x202A, 0x202F),
-        *range(0x2066, 0x206A),
-        0xFEFF,
-    )
-}
-_ONE_LINE = _VISIBLE | {0x09: "\\t", 0x0A: "\\n"}
+import unicodedata
+
+#: Control and format characters, direction marks among them, half surrogates, line and paragraph separators.
+_UNSAFE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+
+
+class _Visible(dict[int, str]):
+    """A table for str.translate that works out each character once."""
+
+    def __missing__(self, code: int) -> str:
+        char = chr(code)
+        unsafe = unicodedata.category(char) in _UNSAFE
+        self[code] = shown = char.encode("unicode_escape").decode() if unsafe else char
+        return shown
+
+
+_LINES = _Visible({ord("\t"): "\t", ord("\n"): "\n"})
+_ONE_LINE = _Visible()
 
 
 def visible(text: str) -> str:
     """The text with control characters spelled out; tabs and line ends stay."""
-    return _printable(text.translate(_VISIBLE))
+    return text.translate(_LINES)
 
 
 def one_line(text: str, limit: int = 200) -> str:
     """The text on one line, control characters spelled out, cut at the limit."""
-    safe = _printable(text.translate(_ONE_LINE))
+    safe = text.translate(_ONE_LINE)
     return safe if len(safe) <= limit else safe[: limit - 1] + "…"
-
-
-def _printable(text: str) -> str:
-    """Lone surrogates cannot be encoded: spell them out too."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -13,7 +13,7 @@ from fairlead.config.shape import fields_of
 def check_whole(tree: Entries, problems: list[Problem]) -> None:
     """Check the layers together; adds to the problems."""
     agents, projects = entries_of(tree.get("agents")), entries_of(tree.get("projects"))
-    already = {problem.key for problem in problems}
+    already = {problem.key.partition("[")[0] for problem in problems}  # a wrong item is not a missing list
     for name, agent in agents.items():
         path = ("agents", name)
         problems += [problem for problem in _missing(agent, Agent, path) if problem.key not in already]

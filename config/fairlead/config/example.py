@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import msgspec
 
 from fairlead.config.schema import Agent, Config, Project, Section
-from fairlead.config.shape import Field, expected, fields_of
+from fairlead.config.shape import Field, briefly, fields_of
 
 _INTRO = """\
 # Every setting with its default. Copy this file, then remove the "#" before what you change: the section's
@@ -54,7 +54,7 @@ def _named(plural: str, name: str, section: type[Section]) -> Iterator[str]:
 
 
 def _key(name: str, field: Field, indent: str) -> Iterator[str]:
-    yield f"# {indent}{field.shape.description} ({expected(field.shape).partition(' (')[0]})"
+    yield f"# {indent}{field.shape.description} ({briefly(field.shape)})"
     yield f"#{indent}{name}: {_value(name, field)}"
 
 

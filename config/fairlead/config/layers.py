@@ -55,12 +55,21 @@ class LayerCheck:
             return node._replace(value=self.section(node, shape.section, path))
         if shape.mapping and isinstance(node.value, dict):
             return node._replace(value=self._names(node, *shape.mapping, path))
+        if shape.item and isinstance(node.value, list):
+            return self._list(node, shape, shape.item, path)
+        return self._single(node, shape, path)
+
+    def _list(self, node: Node, shape: Shape, item: Shape, path: Path) -> Node | None:
+        checked = [self._single(child, item, (*path, f"[{number}]")) for number, child in enumerate(node.value)]
+        values = [child.value for child in checked if child]
+        return self._single(node._replace(value=values), shape, path) if len(values) == len(checked) else None
+
+    def _single(self, node: Node, shape: Shape, path: Path) -> Node | None:
         value = _convert(node.value, shape)
-        if value is None:
-            what = f"expected {expected(shape)}; got {show_value(node.value)}"
-            self._refuse(node, path, what + _hint(node, shape))
-            return None
-        return node._replace(value=value)
+        if value is not None:
+            return node._replace(value=value)
+        self._refuse(node, path, f"expected {expected(shape)}; got {show_value(node.value)}" + _hint(node, shape))
+        return None
 
     def _refuse(self, node: Node, path: Path, what: str) -> None:
         self._problems.append(Problem(node.origin, show_path(path), what))
@@ -98,5 +107,5 @@ def _convert(value: Any, shape: Shape) -> Any:  # noqa: ANN401 - from whatever w
 
 
 def _hint(node: Node, shape: Shape) -> str:
-    """YAML reads 8080 and `no` as something else than text: the most common surprise."""
-    return "; write it in quotes" if shape.core is str and isinstance(node.value, int | float) else ""
+    """YAML reads 8080, true and {prompt} as something else than text: the most common surprise."""
+    return "; write it in quotes" if shape.core is str and isinstance(node.value, int | float | dict) else ""

@@ -1,6 +1,6 @@
 """The settings of one instance, from all their layers.
 
-Later wins: what is built in, the instance's config.yaml, config.d/*.yaml in the order of their names,
+Later wins: what is built in, the instance's config.yaml, config.d/ in the order of their names,
 environment variables like FAIRLEAD__SLOTS__MAX.
 """
 
@@ -21,6 +21,8 @@ from fairlead.config.shape import fields_of, shape_of
 
 SHIPPED = os.path.join(os.path.dirname(__file__), "shipped")
 PREFIX = "FAIRLEAD__"
+#: Of the files in config.d.
+ENDINGS = (".yaml", ".yml")
 
 
 class Settings(NamedTuple):
@@ -72,7 +74,7 @@ class _Loading:
         except OSError as error:
             self._problems.append(Problem(Origin(folder), "", f"it cannot be read: {error.strerror}"))
             return
-        yield from (os.path.join(folder, name) for name in names if name.endswith(".yaml") and name[0] != ".")
+        yield from (os.path.join(folder, name) for name in names if name.endswith(ENDINGS) and name[0] != ".")
 
     def _file(self, path: str, origin: Origin | None = None) -> Node:
         try:

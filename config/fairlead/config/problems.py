@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from fairlead.base.errors import UsageError
-from fairlead.base.text import one_line, visible
+from fairlead.base.text import one_line
 
 #: The way to a value: ("slots", "max").
 Path = tuple[str, ...]
@@ -32,7 +32,7 @@ class Problem(NamedTuple):
     what: str
 
     def __str__(self) -> str:
-        return visible(": ".join(part for part in (str(self.origin), self.key, self.what) if part))
+        return one_line(": ".join(part for part in (str(self.origin), self.key, self.what) if part), 1000)
 
 
 class ConfigError(UsageError):
@@ -46,14 +46,16 @@ class ConfigError(UsageError):
 
 
 def show_path(path: Path) -> str:
-    """The path as people write it; names that hold a dot are quoted, so that it stays readable."""
-    return ".".join(f'"{part}"' if "." in part else part for part in path)
+    """The path as people write it: agents."my.agent".command[0]; names that hold a dot are quoted."""
+    return ".".join(f'"{part}"' if "." in part else part for part in path).replace(".[", "[")
 
 
 def show_value(value: object) -> str:
     """A wrong value in an error message: short, and safe for a terminal."""
-    if isinstance(value, dict):
-        return "a mapping"
+    if isinstance(value, dict | list):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
     return one_line(repr(value), 60)
 
 

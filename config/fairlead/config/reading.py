@@ -4,7 +4,9 @@ The events of the parser are read one by one, not composed by PyYAML: deeply nes
 stack of its C composer, and only events tell where an alias or a tag was written.
 """
 
+import math
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -12,7 +14,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from fairlead.base.files import opened
-from fairlead.config.problems import Origin, Path, Problem, show_path
+from fairlead.config.problems import Origin, Path, Problem, show_path, show_value
 
 LIMIT = 256 << 10
 #: The schema needs five levels.
@@ -20,15 +22,17 @@ DEEPEST = 16
 
 #: libyaml is ten times as fast; not every PyYAML is built with it.
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_YAML = "tag:yaml.org,2002:"
-#: What PyYAML may work out from a plain word; the rest, dates among it, stays the text that was written.
-_TYPED = {_YAML + kind for kind in ("bool", "float", "int", "null")}
+#: With plain decimal numbers these are all words that are not text, as in task files: `no`, `on`, 0x1f, 12:30
+#: and 2026-01-01 stay what was written.
+_WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
+_LONGEST_NUMBER = 40
 
 Locate = Callable[[int], Origin]
 
 
 class Node(NamedTuple):
-    """A value with its origin; a mapping's value is a dict of nodes."""
+    """A value with its origin; a mapping's value is a dict of nodes, a list's is a list of them."""
 
     value: Any
     origin: Origin
@@ -56,17 +60,17 @@ def read_text(path: str) -> str:
 
 def parse(text: str, locate: Locate, problems: list[Problem]) -> Node:
     """The value of a YAML text; what is wrong inside is added to the problems, no text means null."""
-    loader = _Loader(text)
     try:
-        return _Builder(loader, locate, problems).document()
+        return _Builder(_Loader(text), locate, problems).document()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = f"it is not valid YAML: {error.problem or error.context}"
         raise Unreadable(Problem(locate(mark.line + 1 if mark else 1), "", what)) from error
-    except yaml.YAMLError as error:
-        raise Unreadable(Problem(locate(1), "", f"it is not valid YAML: {error}")) from error
-    finally:
-        loader.dispose()
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, text.find(chr(error.character))) + 1
+        raise Unreadable(Problem(locate(line), "", f"the character U+{error.character:04X} is not allowed")) from error
+    except UnicodeEncodeError as error:  # an environment variable may hold any bytes
+        raise Unreadable(Problem(locate(1), "", "it is not UTF-8 text")) from error
 
 
 class _Builder:
@@ -107,18 +111,22 @@ class _Builder:
         return self._entries(path) if isinstance(event, yaml.MappingStartEvent) else list(self._items(path))
 
     def _scalar(self, event: yaml.ScalarEvent, path: Path) -> Any:  # noqa: ANN401 - see _value
-        kind = self._loader.resolve(yaml.ScalarNode, event.value, event.implicit)
-        if kind not in _TYPED:
+        is_plain, _ = event.implicit
+        if is_plain and event.value.lower() in _WORDS:
+            return _WORDS[event.value.lower()]
+        if not is_plain or not _NUMBER.fullmatch(event.value):
             return event.value
-        try:
-            return self._loader.construct_object(yaml.ScalarNode(kind, event.value))
-        except ValueError:
-            self._refuse(event, path, "this looks like a number but is none; write it in quotes")
-            return None
+        number = _number(event.value)
+        if number is None:
+            self._refuse(event, path, "this number does not fit 64 bits; write it in quotes if it is text")
+        return number
 
-    def _items(self, path: Path) -> Iterator[Any]:
+    def _items(self, path: Path) -> Iterator[Node]:
+        number = 0
         while not self._loader.check_event(yaml.SequenceEndEvent):
-            yield self._value(self._loader.get_event(), (*path, "[]"))
+            event = self._loader.get_event()
+            yield Node(self._value(event, (*path, f"[{number}]")), self._origin(event))
+            number += 1
         self._loader.get_event()
 
     def _entries(self, path: Path) -> dict[str, Node]:
@@ -134,16 +142,26 @@ class _Builder:
         return entries
 
     def _key(self, event: Any, path: Path) -> str:  # noqa: ANN401 - see _value
-        key = self._value(event, path)
-        if not isinstance(key, str):
-            self._refuse(event, path, f"the key {key!r} is not text; write it in quotes")
-        return str(key)
+        key = self._value(event, (*path, "?"))
+        if isinstance(key, str):
+            return key
+        self._refuse(event, path, f"this key is {show_value(key)}, not text; write it in quotes")
+        return show_value(key)
 
     def _refuse(self, event: yaml.Event, path: Path, what: str) -> None:
         self._problems.append(Problem(self._origin(event), show_path(path), what))
 
     def _origin(self, event: Any) -> Origin:  # noqa: ANN401 - the stubs think that an event may have no mark
         return self._locate(event.start_mark.line + 1)
+
+
+def _number(text: str) -> float | None:
+    """The number that was written; None if it does not fit 64 bits."""
+    if len(text) > _LONGEST_NUMBER:
+        return None
+    if text.lstrip("-").isdigit():
+        return whole if -(1 << 63) <= (whole := int(text)) < 1 << 63 else None
+    return value if math.isfinite(value := float(text)) else None
 
 
 def _read(path: str) -> bytes:

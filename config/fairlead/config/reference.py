@@ -10,7 +10,7 @@ from fairlead.config.loading import SHIPPED
 from fairlead.config.problems import Path, show_path
 from fairlead.config.reading import read_text
 from fairlead.config.schema import PLACEHOLDERS, Agent, Config, Project, Section
-from fairlead.config.shape import Field, Shape, expected, fields_of
+from fairlead.config.shape import Field, briefly, fields_of
 
 PRESETS = ("development", "production", "debugging")
 
@@ -40,8 +40,9 @@ Later wins:
 
 1. what is built in (the defaults below, and the ready [agents](#agents)),
 2. `config.yaml`: the file that `FAIRLEAD_CONFIG` names; else `config.yaml` in `FAIRLEAD_HOME`; else
-   `~/.config/fairlead/config.yaml`. It may be missing, unless `FAIRLEAD_CONFIG` names it,
-3. `config.d/*.yaml` beside that file, in the order of their names,
+   `fairlead/config.yaml` in `XDG_CONFIG_HOME`, which is `~/.config` unless set. It may be missing, unless
+   `FAIRLEAD_CONFIG` names it,
+3. the files in `config.d/` beside that file, in the order of their names,
 4. [environment variables](#environment-variables) like `FAIRLEAD__SLOTS__MAX`.
 
 Mappings merge key by key: a file that adds one agent leaves the others as they are. Lists are replaced as a whole.
@@ -97,8 +98,8 @@ FAIRLEAD__AGENTS__claude__TIMEOUT=2h
 
 ## config.d
 
-Files in `config.d/` whose names end in `.yaml` and do not start with a dot are read in the order of their names,
-each over the ones before: `10-agents.yaml`, `50-projects.yaml`, `90-local.yaml`. This suits packages and
+Files in `config.d/` whose names end in `.yaml` or `.yml` and do not start with a dot are read in the order of their
+names, each over the ones before: `10-agents.yaml`, `50-projects.yaml`, `90-local.yaml`. This suits packages and
 configuration management, which can then own a file each.
 
 ## Reload
@@ -110,7 +111,7 @@ problems are logged and the old settings stay in force; nothing stops.
 |---|---|
 | slots, fair share, operators, defaults, agents, projects, limits | the next task that is accepted or started |
 | the time limit, environment and heartbeat of a run | the next run; a run keeps what it was started with |
-| `spool.inotify` | the next start of the daemon |
+| `log`, `spool.inotify` | the next start of the daemon and the watchdog |
 | environment variables | the next start: a running process keeps its own |
 
 Fewer slots than running tasks end no run: the next ones wait.
@@ -160,17 +161,12 @@ def _table(section: type[Section], path: Path) -> Iterator[str]:
         if not field.shape.section:
             cells = (
                 f"`{show_path((*path, name))}`",
-                _type(field.shape),
+                briefly(field.shape),
                 _default(field),
                 field.shape.description,
             )
             yield f"| {' | '.join(cells)} |"
     yield ""
-
-
-def _type(shape: Shape) -> str:
-    """What a value must be; that every duration may be written as 15m is said once, above."""
-    return expected(shape).partition(" (")[0] + expected(shape).partition(")")[2]
 
 
 def _default(field: Field) -> str:

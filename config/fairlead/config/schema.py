@@ -34,6 +34,8 @@ Period = Annotated[float, Meta(gt=0, extra=_DURATION)]
 #: Bounded, because infinity would swallow every other weight.
 Positive = Annotated[float, Meta(gt=0, le=1_000_000)]
 Count = Annotated[int, Meta(ge=1)]
+#: Less would hold hardly a line.
+Bytes = Annotated[int, Meta(ge=4096)]
 Name = Annotated[
     str,
     Meta(pattern=_NAME, extra={"noun": "name (1 to 64 letters, digits, _ . -, not starting with . or -)"}),
@@ -103,7 +105,7 @@ class Agent(Section, frozen=True):
     env: Annotated[dict[Variable, Text], Meta(description="Environment variables for this agent.")] = field(
         default_factory=dict
     )
-    timeout: Annotated[Seconds | None, Meta(description="Overrides limits.timeout for this agent.")] = None
+    timeout: Annotated[Seconds | None, Meta(description="Overrides limits.timeout for this agent; 0: no limit.")] = None
     stop_signal: Annotated[
         Literal["TERM", "INT", "HUP", "QUIT"], Meta(description="The signal that asks this agent to stop.")
     ] = "TERM"
@@ -119,7 +121,9 @@ class Project(Section, frozen=True):
     ] = None
     agent: Annotated[Name | None, Meta(description="The agent for tasks that name none.")] = None
     priority: Annotated[Priority | None, Meta(description="The priority for tasks that name none.")] = None
-    timeout: Annotated[Seconds | None, Meta(description="Overrides limits.timeout for this project.")] = None
+    timeout: Annotated[
+        Seconds | None, Meta(description="Overrides limits.timeout and the agent's for this project; 0: no limit.")
+    ] = None
     env: Annotated[dict[Variable, Text], Meta(description="Environment variables for runs in this project.")] = field(
         default_factory=dict
     )
@@ -128,12 +132,12 @@ class Project(Section, frozen=True):
 class Limits(Section, frozen=True):
     """What one task, one file and one user may use."""
 
-    timeout: Annotated[Period, Meta(description="A run is ended after this long unless its task says otherwise.")] = (
-        14400.0
-    )
+    timeout: Annotated[
+        Period, Meta(description="A run is ended after this long unless its task, project or agent says otherwise.")
+    ] = 14400.0
     grace: Annotated[Seconds, Meta(description="Between asking a run to stop and ending all of it.")] = 10.0
     output_bytes: Annotated[
-        Annotated[int, Meta(ge=4096)],
+        Bytes,
         Meta(description="Kept of stdout and of stderr each: the first and the last half of this."),
     ] = 10 << 20
     result_bytes: Annotated[Count, Meta(description="The largest result.json that is taken over.")] = 1 << 20
@@ -174,11 +178,15 @@ class Retention(Section, frozen=True):
 
 
 class Log(Section, frozen=True):
-    """What is logged."""
+    """What is logged, and how much of it is kept."""
 
     level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="The least level that is logged.")
     ] = "info"
+    max_bytes: Annotated[
+        Bytes, Meta(description="A log file of this size is set aside as fairlead.log.1, and a new one begun.")
+    ] = 50 << 20
+    keep: Annotated[Count, Meta(description="Log files that were set aside and are kept; older ones are removed.")] = 5
 
 
 class Config(Section, frozen=True):

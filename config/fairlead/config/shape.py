@@ -1,5 +1,6 @@
 """Reading the schema's types: what a value must be, for loading as well as for the reference."""
 
+import re
 import types
 from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
@@ -92,6 +93,11 @@ def expected(shape: Shape) -> str:
     if shape.item:
         return f"list of {_noun(shape.item)}" + (", at least one" if shape.find("min_length") else "")
     return _noun(shape) + _bounds(shape)
+
+
+def briefly(shape: Shape) -> str:
+    """What a value must be, without what brackets explain."""
+    return re.sub(r" \([^)]*\)", "", expected(shape))
 
 
 def _noun(shape: Shape) -> str:

@@ -27,10 +27,14 @@ def describe(settings: Settings) -> list[Row]:
 
 def changed_keys(old: Settings, new: Settings) -> list[str]:
     """The key paths whose effective value is not the same; where it was written does not matter."""
-    before = {row.key: row.value for row in describe(old)}
-    after = {row.key: row.value for row in describe(new)}
+    before, after = _set(old), _set(new)
     everywhere = list(dict.fromkeys([*after, *before]))
     return [key for key in everywhere if key not in before or key not in after or before[key] != after[key]]
+
+
+def _set(settings: Settings) -> dict[str, Any]:
+    """Without empty mappings: a name that comes or goes is the change, not the mapping that held none."""
+    return {row.key: row.value for row in describe(settings) if row.value != {}}
 
 
 def _leaves(tree: dict[str, Any], path: Path = ()) -> Iterator[tuple[Path, Any]]:

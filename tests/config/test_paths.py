@@ -1,0 +1,103 @@
+"""Paths: where an instance lives, without reading any file."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fairlead.base.errors import UsageError
+from fairlead.config.paths import Paths, find_paths
+
+
+def test_one_directory_holds_everything() -> None:
+    """FAIRLEAD_HOME is the home of all files of an instance, the configuration among them."""
+    paths = find_paths({"FAIRLEAD_HOME": "/srv/queue", "HOME": "/home/alice", "XDG_STATE_HOME": "/state"})
+    assert paths.home == "/srv/queue"
+    assert paths.config_file == "/srv/queue/config.yaml"
+    assert paths.config_folder == "/srv/queue/config.d"
+    assert paths.store == "/srv/queue/queue.db"
+    assert paths.bells == "/srv/queue/run/bells"
+    assert all(value.startswith("/srv/queue") for value in vars(paths).values())
+
+
+def test_without_a_home_xdg_decides() -> None:
+    """State and configuration are apart, where XDG's variables say or in its default places."""
+    paths = find_paths({"HOME": "/home/alice"})
+    assert paths.home == "/home/alice/.local/state/fairlead"
+    assert paths.config_file == "/home/alice/.config/fairlead/config.yaml"
+    assert paths.config_folder == "/home/alice/.config/fairlead/config.d"
+    paths = find_paths({"HOME": "/home/alice", "XDG_STATE_HOME": "/state", "XDG_CONFIG_HOME": "/config"})
+    assert paths.home == "/state/fairlead"
+    assert paths.config_file == "/config/fairlead/config.yaml"
+
+
+def test_a_relative_xdg_path_counts_as_none() -> None:
+    """As XDG demands: the result must not depend on where a command is called."""
+    paths = find_paths({"HOME": "/home/alice", "XDG_STATE_HOME": "state", "XDG_CONFIG_HOME": "config"})
+    assert paths.home == "/home/alice/.local/state/fairlead"
+    assert paths.config_file == "/home/alice/.config/fairlead/config.yaml"
+
+
+@pytest.mark.parametrize("environ", [{"FAIRLEAD_HOME": "/srv/queue"}, {"HOME": "/home/alice"}])
+def test_the_configuration_may_be_elsewhere(environ: dict[str, str]) -> None:
+    """FAIRLEAD_CONFIG names the file; config.d is beside it."""
+    paths = find_paths(environ | {"FAIRLEAD_CONFIG": "/etc/mine.yaml"})
+    assert paths.config_file == "/etc/mine.yaml"
+    assert paths.config_folder == "/etc/config.d"
+
+
+def test_relative_paths_are_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that changes its directory later still finds its files."""
+    monkeypatch.chdir(tmp_path)
+    paths = find_paths({"FAIRLEAD_HOME": "here", "FAIRLEAD_CONFIG": "mine.yaml"})
+    assert paths.home == str(tmp_path / "here")
+    assert paths.config_file == str(tmp_path / "mine.yaml")
+    assert paths.config_folder == str(tmp_path / "config.d")
+
+
+def test_empty_variables_count_as_unset() -> None:
+    """As is usual with such variables."""
+    empty = dict.fromkeys(("FAIRLEAD_HOME", "FAIRLEAD_CONFIG", "XDG_STATE_HOME", "XDG_CONFIG_HOME"), "")
+    paths = find_paths(empty | {"HOME": "/home/alice"})
+    assert paths.home == "/home/alice/.local/state/fairlead"
+    assert paths.config_file == "/home/alice/.config/fairlead/config.yaml"
+
+
+def test_the_processs_own_environment_is_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks without an environment means the real one."""
+    monkeypatch.setenv("FAIRLEAD_HOME", "/srv/queue")
+    assert find_paths().home == "/srv/queue"
+
+
+def test_without_home_the_password_file_knows() -> None:
+    """HOME may be missing from a service's environment."""
+    code = "from fairlead.config.paths import find_paths; print(find_paths().home)"
+    found = subprocess.run([sys.executable, "-c", code], env={}, check=True, stdout=subprocess.PIPE, text=True)
+    assert found.stdout.strip().endswith("/.local/state/fairlead")
+    assert os.path.isabs(found.stdout)
+
+
+def test_nowhere_to_live_is_said() -> None:
+    """A home that is no place is refused with what to do about it."""
+    with pytest.raises(UsageError, match="set FAIRLEAD_HOME"):
+        find_paths({"HOME": "nowhere"})
+
+
+def test_the_run_directory_may_be_elsewhere() -> None:
+    """A system's instance keeps its bells and its processes' locks under /run."""
+    paths = Paths("/var/lib/fairlead", run="/run/fairlead")
+    assert paths.bells == "/run/fairlead/bells"
+    assert paths.daemon_lock == "/run/fairlead/daemon.lock"
+    assert paths.watchdog_lock == "/run/fairlead/watchdog.lock"
+
+
+def test_every_directory_is_listed_after_its_parent() -> None:
+    """They can be made in this order, and every file of an instance has its directory among them."""
+    paths = Paths("/srv/queue")
+    directories = paths.directories()
+    for place, directory in enumerate(directories[1:], 1):
+        assert os.path.dirname(directory) in directories[:place]
+    others = {key: value for key, value in vars(paths).items() if value not in directories and key != "config_folder"}
+    assert {os.path.dirname(path) for path in others.values()} <= set(directories)
