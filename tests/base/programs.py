@@ -15,8 +15,10 @@ from tests.support.programs import main, say, together
 
 from fairlead.base.bell import Listener, ring, ring_all
 from fairlead.base.files import (
+    SyncFailedError,
     create_complete,
     make_directory,
+    sync_file,
     sync_file_system,
     write_all,
     write_atomically,
@@ -68,13 +70,15 @@ def write_with_failing(call: str, path: str) -> None:
         say(errno.errorcode[error.errno or 0])
 
 
-def sync_failing(path: str) -> None:
-    """Sync a file system whose disk fails."""
-    refuse("syncfs", errno.EIO)
+def sync_failing(call: str, code: str, path: str) -> None:
+    """Sync a file, or a whole file system, on a disk that fails."""
+    refuse(call, int(code))
     try:
-        sync_file_system(path)
+        (sync_file_system if call == "syncfs" else sync_file)(path)
+    except SyncFailedError as error:
+        say(f"stop: {error}")
     except OSError as error:
-        say(f"{errno.errorcode[error.errno or 0]} {error.filename}")
+        say(f"{errno.errorcode[error.errno or 0]}")
 
 
 @contextmanager

@@ -319,6 +319,18 @@ def test_syncing_follows_no_link_and_takes_no_file_for_a_directory(tmp_path: Pat
 
 
 @needs_known_machine
-def test_a_failing_file_system_is_heard_of(tmp_path: Path) -> None:
-    """An error of syncfs names the path."""
-    assert run("base", "sync_failing", tmp_path) == f"EIO {tmp_path}\n"
+@pytest.mark.parametrize("call", ["fsync", "syncfs"])
+def test_an_input_output_error_is_no_matter_for_a_second_try(call: str, tmp_path: Path) -> None:
+    """When the disk fails, syncing what was written before says that it must not be asked again, and where."""
+    path = tmp_path / "file"
+    path.touch()
+    said = run("base", "sync_failing", call, str(errno.EIO), path)
+    assert said.startswith(f"stop: {path}: Input/output error")
+
+
+@needs_known_machine
+def test_a_full_disk_may_be_asked_again(tmp_path: Path) -> None:
+    """No room is an ordinary error: making room helps."""
+    path = tmp_path / "file"
+    path.touch()
+    assert run("base", "sync_failing", "fsync", str(errno.ENOSPC), path) == "ENOSPC\n"

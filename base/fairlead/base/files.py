@@ -21,6 +21,10 @@ class UnsafeFileError(FairleadError):
     """The file is not a plain file that may be read here."""
 
 
+class SyncFailedError(FairleadError):
+    """The disk did not take what was written before, and asking again would hide that: stop, and look at the disk."""
+
+
 def write_atomically(path: str, data: bytes) -> None:
     """Replace the file as a whole; readers see the old or the new content, a power cut may take it."""
     _replace(path, data, sync=False)
@@ -56,7 +60,7 @@ def sync_directory(path: str) -> None:
 
 def sync_file(path: str) -> None:
     """Make a file's content durable."""
-    with opened(path, os.O_RDONLY | os.O_NOFOLLOW) as fd:
+    with opened(path, os.O_RDONLY | os.O_NOFOLLOW) as fd, _no_second_try(path):
         os.fsync(fd)
 
 
@@ -65,10 +69,24 @@ def sync_file_system(path: str) -> None:
     import ctypes  # noqa: PLC0415 - the short commands do not sync, and should not pay for it
 
     libc = ctypes.CDLL(None, use_errno=True)
-    with opened(path, os.O_RDONLY) as fd:
+    with opened(path, os.O_RDONLY) as fd, _no_second_try(path):
         if libc.syncfs(fd) != 0:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code), path)
+
+
+@contextmanager
+def _no_second_try(path: str) -> Iterator[None]:
+    """After an I/O error the kernel forgets what it could not write: a second sync would say yes to lost data.
+
+    (`write_durably` may be tried again: it writes everything anew.)
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.EIO:
+            raise SyncFailedError(f"{path}: {error.strerror}; what was written there may be lost.") from error
+        raise
 
 
 def make_directory(path: str, mode: int = 0o700) -> None:

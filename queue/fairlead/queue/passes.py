@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from fairlead.base.files import SyncFailedError
 from fairlead.queue.admit import Log
 from fairlead.queue.errors import StoreBrokenError
 
@@ -9,13 +10,13 @@ from fairlead.queue.errors import StoreBrokenError
 def guarded(steps: Sequence[Callable[[], None]], log: Log) -> bool:
     """Do each step; one that fails is logged and does not keep the others from being done.
 
-    Returns whether all went well. A store that cannot be trusted ends the process: nothing may be decided then.
+    Returns whether all went well. A store or a disk that cannot be trusted ends the process: nothing may be decided then.
     """
     went_well = True
     for step in steps:
         try:
             step()
-        except StoreBrokenError:
+        except (StoreBrokenError, SyncFailedError):
             raise
         except Exception as error:  # whatever it was, the next pass tries again
             went_well = False
