@@ -4,13 +4,17 @@ import os
 import pwd
 
 from fairlead.base.clock import SystemClock
+from fairlead.base.errors import UsageError
 from fairlead.base.logs import open_log
-from fairlead.cli.arguments import open_connection
+from fairlead.cli.quick import open_connection
 from fairlead.config.paths import Paths, find_paths
 from fairlead.queue.archive import Archive
 from fairlead.queue.instance import Instance
+from fairlead.queue.lockfiles import LockFiles
+from fairlead.queue.locks import LockManager
 from fairlead.queue.operations import Operations, find_task
 from fairlead.queue.sqlite.store import SqliteStore
+from fairlead.queue.states import FINAL, Status
 from fairlead.queue.store import Share
 from fairlead.queue.task import Task
 
@@ -26,7 +30,20 @@ class Access:
 
     def task(self, part: str) -> Task:
         """The task that a part of an id means."""
+        if not part:
+            raise UsageError("an empty word is no id; `fairlead list --all` shows the known ones.")
         return find_task(self.store, self.archive, part)
+
+    def is_over(self, task: Task) -> bool:
+        """Whether a task has ended for good: a lost one that may be run twice is, once it is archived as lost."""
+        if task.status is not Status.LOST or not task.spec.idempotent:
+            return task.status in FINAL
+        record = self.archive.read(task.id)
+        return record is not None and record["version"] >= task.version
+
+    def locks(self) -> LockManager:
+        """The locks, for looking."""
+        return LockManager(self.store, LockFiles(self.paths.locks), self.clock, self.paths.bells, lease=0.0)
 
     def operations(self) -> Operations:
         """What people may change."""

@@ -1,4 +1,4 @@
-"""Arguments and access that the commands share."""
+"""Arguments that the commands share."""
 
 import argparse
 import os
@@ -6,30 +6,39 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from fairlead.base.errors import UnavailableError, UsageError
-from fairlead.config.paths import Paths, find_paths
-from fairlead.queue.sqlite.connection import Connection
+from fairlead.base.errors import UsageError
+
+_EXAMPLES = "examples:\n"
+_WIDE = 80
 
 
-class NoInstanceError(UnavailableError):
-    """There is no instance yet."""
+class _Help(argparse.HelpFormatter):
+    """Sentences are wrapped, examples stay as they are."""
+
+    def __init__(self, prog: str) -> None:
+        # Left to itself it would import shutil, with all its compressors, only to ask for this width.
+        super().__init__(prog, width=_columns() - 2)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if text.startswith(_EXAMPLES) else super()._fill_text(text, width, indent)
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
     """Wrong arguments are an error like any other, so that they are said in the same way."""
 
     def error(self, message: str) -> NoReturn:
+        """Say what is wrong, and where to read on."""
         raise UsageError(f"{message} (`{self.prog} --help` says more)")
 
 
-def parser(name: str, summary: str, examples: Sequence[str], *, json: bool = True) -> argparse.ArgumentParser:
+def parser(name: str, summary: str, examples: Sequence[str], *, json: bool = True) -> Parser:
     """A command's parser: summary, options, examples."""
     lines = "\n".join(f"  {example}" for example in examples)
-    made = _Parser(
+    made = Parser(
         prog=f"fairlead {name}",
         description=summary,
-        epilog=f"examples:\n{lines}" if lines else None,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=f"{_EXAMPLES}{lines}",
+        formatter_class=_Help,
         allow_abbrev=False,
     )
     if json:
@@ -37,16 +46,17 @@ def parser(name: str, summary: str, examples: Sequence[str], *, json: bool = Tru
     return made
 
 
-def open_connection(paths: Paths | None = None) -> Connection:
-    """The store, for reading; refuses to make a new one."""
-    where = paths or find_paths()
-    if not os.path.exists(where.store):
-        raise NoInstanceError(
-            f"there is no queue at {where.home} yet: `fairlead up` starts one there; FAIRLEAD_HOME names another."
-        )
-    return Connection(where.store, read_only=True)
+def _columns() -> int:
+    """How wide the terminal is; COLUMNS says it first, as everywhere."""
+    wanted = os.environ.get("COLUMNS", "")
+    if wanted.isdecimal() and int(wanted) > 0:
+        return int(wanted)
+    try:
+        return os.get_terminal_size(1).columns or _WIDE
+    except OSError:  # standard output is closed, or no terminal
+        return _WIDE
 
 
 def is_terminal() -> bool:
     """Whether a person reads along."""
-    return sys.stdout.isatty()
+    return sys.stdout is not None and sys.stdout.isatty()

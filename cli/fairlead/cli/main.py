@@ -3,7 +3,6 @@
 Only what the asked-for command needs is imported: `fairlead status` must feel instant.
 """
 
-import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -13,32 +12,39 @@ from fairlead.cli.commands import COMMANDS
 
 EXIT_CODES = """exit codes:
   0  done
-  1  something failed; for `wait`: a task did not complete
+  1  something failed; for `wait`: a task did not complete; for `doctor`: something is wrong
   2  the request itself is wrong
   4  there is no such task
   5  refused in the present state
-  6  not reachable now; try again later
-  130  interrupted"""
+  6  not reachable now, or not ended in time
+  130  interrupted
+`lock hold` exits as its command does."""
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     words = sys.argv[1:] if argv is None else argv
     try:
-        return run(words)
+        code = run(words)
+        if sys.stdout is not None:  # none: it was closed before we came
+            sys.stdout.flush()
     except FairleadError as error:
         return complain(str(error), error.exit_code)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader has had enough; Python must not complain about that at its exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()  # the reader has had enough
         return 0
+    except OSError as error:
+        return complain_of_system(error)
+    return code
 
 
 def run(words: list[str]) -> int:
     """Find the command and run it."""
-    name = words[0] if words else "--help"
+    name, *rest = words or ["--help"]
+    if name == "help" and rest:
+        name, rest = rest[0], ["--help"]
     if name in ("-h", "--help", "help"):
         print(overview())
         return 0
@@ -50,8 +56,12 @@ def run(words: list[str]) -> int:
     if name not in COMMANDS:
         from fairlead.config.problems import did_you_mean  # noqa: PLC0415 - only a mistake should pay for it
 
-        return complain(f"there is no command {name!r}{did_you_mean(name, COMMANDS)} `fairlead --help` lists them.", 2)
-    return load(name)(words[1:])
+        near = did_you_mean(name, COMMANDS) or ";"
+        return complain(f"there is no command {name!r}{near} `fairlead --help` lists them.", 2)
+    try:
+        return load(name)(rest)
+    except SystemExit as end:  # argparse's way to end after --help
+        return int(end.code or 0)
 
 
 def load(name: str) -> Callable[[list[str]], int]:
@@ -74,8 +84,8 @@ def overview() -> str:
             "commands:",
             *lines,
             "",
-            "`fairlead COMMAND --help` says more about one. FAIRLEAD_HOME names the instance; without it, it is the one",
-            "in ~/.local/state/fairlead.",
+            "`fairlead COMMAND --help` says more about one. FAIRLEAD_HOME names the instance; without it, it lives",
+            "in ~/.local/state/fairlead. Times are UTC, for people and for programs.",
             "",
             EXIT_CODES,
         ]
@@ -88,6 +98,21 @@ def complain(sentence: str, code: int) -> int:
 
     print(f"fairlead: {visible(sentence)}", file=sys.stderr)
     return code
+
+
+def complain_of_system(error: OSError) -> int:
+    """Say what the system refused: a file it names, or else our own output."""
+    if error.filename is None:
+        _forget_output()
+    place = "" if error.filename is None else f"{error.filename}: "
+    advice = " FAIRLEAD_HOME names another instance." if isinstance(error, PermissionError) else ""
+    return complain(f"{place}{error.strerror or error}.{advice}", 1)
+
+
+def _forget_output() -> None:
+    from fairlead.cli.output import forget_output  # noqa: PLC0415 - only trouble should pay for it
+
+    forget_output()
 
 
 if __name__ == "__main__":

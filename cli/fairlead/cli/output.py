@@ -2,16 +2,20 @@
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fairlead.base.text import one_line
+from fairlead.base.clock import iso
+from fairlead.base.text import one_line, visible
+from fairlead.cli.arguments import is_terminal
 
 _COLOURS = {
     "completed": "32",
     "running": "36",
     "claimed": "36",
+    "started": "36",
     "failed": "31",
     "lost": "35",
     "cancelled": "33",
@@ -20,6 +24,18 @@ _COLOURS = {
     "warn": "33",
     "fail": "31",
 }
+#: What a column's last word may take, however narrow the terminal is.
+_NARROWEST = 16
+#: The longest value that is printed; whoever needs more asks for JSON.
+_LONGEST = 500
+
+
+def say(data: object, text: str, *, as_json: bool) -> None:
+    """The answer of a command: data for programs, or the text for people."""
+    if as_json:
+        print_json(data)
+    elif text:
+        print(text)
 
 
 def print_json(data: object) -> None:
@@ -32,22 +48,46 @@ def print_json_line(data: object) -> None:
     print(json.dumps(data, ensure_ascii=False, default=str), flush=True)
 
 
+def note(text: str) -> None:
+    """Something that a person should know; whoever reads the answer is not disturbed."""
+    print(f"fairlead: note: {visible(text)}", file=sys.stderr)
+
+
+def forget_output() -> None:
+    """What could not be written must not be tried again, and complained about, when Python exits."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (AttributeError, ValueError):
+        return  # there is no such output, or it is no file
+
+
 def paint(word: str, text: str | None = None) -> str:
     """The text in the word's colour, on a terminal that wants colours."""
     shown = word if text is None else text
     code = _COLOURS.get(word)
-    if code is None or not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
-        return shown
-    return f"\033[{code}m{shown}\033[0m"
+    plain = not is_terminal() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return shown if code is None or plain else f"\033[{code}m{shown}\033[0m"
 
 
-def print_table(headers: Sequence[str], rows: Iterable[Sequence[Any]], *, status: int | None = None) -> None:
-    """Columns under their names; the column `status` is painted. Every cell is made safe for a terminal."""
-    cells = [[one_line("" if cell is None else str(cell), 80) for cell in row] for row in rows]
+def table(headers: Sequence[str], rows: Iterable[Sequence[Any]], *, status: int | None = None) -> str:
+    """Columns under their names; the column `status` is painted, the last one is cut to fit a terminal."""
+    cells = [[_cell(cell) for cell in row] for row in rows]
     widths = [max([len(header), *(len(row[i]) for row in cells)]) for i, header in enumerate(headers)]
-    print(_line([header.upper() for header in headers], widths, None))
-    for row in cells:
-        print(_line(row, widths, status))
+    room = _room(widths[:-1])
+    lines = [_line([header.upper() for header in headers], widths, None)]
+    lines += [_line([*row[:-1], one_line(row[-1], room)], widths, status) for row in cells]
+    return "\n".join(lines)
+
+
+def _cell(value: object) -> str:
+    return one_line("" if value is None else str(value), _LONGEST)
+
+
+def _room(widths: Sequence[int]) -> int:
+    """What is left of a terminal's line for the last column."""
+    if not is_terminal():
+        return _LONGEST
+    return max(_NARROWEST, shutil.get_terminal_size().columns - sum(width + 2 for width in widths))
 
 
 def _line(row: Sequence[str], widths: Sequence[int], status: int | None) -> str:
@@ -57,9 +97,19 @@ def _line(row: Sequence[str], widths: Sequence[int], status: int | None) -> str:
     return "  ".join(padded).rstrip()
 
 
-def print_fields(fields: Iterable[tuple[str, Any]]) -> None:
+def fields(named: Iterable[tuple[str, Any]]) -> str:
     """Names and values, one per line; empty ones are left out."""
-    shown = [(name, value) for name, value in fields if value not in (None, "", (), [], {})]
-    width = max((len(name) for name, _ in shown), default=0) + 2
-    for name, value in shown:
-        print(f"{name + ':':<{width}} {one_line(str(value), 500)}")
+    shown = [(name, value) for name, value in named if value not in (None, "", (), [], {})]
+    width = max((len(name) for name, _ in shown), default=0) + 1
+    return "\n".join(f"{name + ':':<{width}}  {_cell(value)}" for name, value in shown)
+
+
+def moment(when: int | str | None) -> str:
+    """A time for people, to the second: wall milliseconds, or what JSON says."""
+    text = iso(when) if isinstance(when, int) else when
+    return f"{text[:19]}Z" if text else ""
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things: 1 file, 2 files."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -1,33 +1,42 @@
 """Running the daemon or the watchdog: in the foreground, or detached where there is no systemd."""
 
+import argparse
 import os
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
-from typing import Any, Protocol
+from typing import Protocol
 
+from fairlead.base.errors import FairleadError, UnavailableError
 from fairlead.base.files import make_directory
 from fairlead.base.logs import open_log
-from fairlead.cli.arguments import parser
+from fairlead.cli.arguments import Parser, parser
 from fairlead.config.loading import load
 from fairlead.config.paths import Paths, find_paths
+from fairlead.config.schema import Config
 from fairlead.queue.admit import Log
+
+_READY = b"ready"
 
 
 class Service(Protocol):
     """A process that runs until it is asked to stop."""
 
-    def run(self) -> None:
-        """Work until asked to stop."""
+    def run(self, *, ready: Callable[[], None]) -> None:
+        """Work until asked to stop; `ready` is called once it works."""
 
     def close(self) -> None:
         """Let go of everything."""
 
 
-def run_service(
-    words: list[str], name: str, summary: str, make: Callable[[Paths, Mapping[str, str], Log], Service]
-) -> int:
-    """Run one service; TERM or Ctrl-C stops it, HUP makes it read the settings again."""
+Make = Callable[[Paths, Mapping[str, str], Log], Service]
+
+
+class NotStartedError(UnavailableError):
+    """The service did not start."""
+
+
+def service_parser(name: str, summary: str) -> Parser:
+    """What both services take."""
     made = parser(
         name,
         summary + " TERM or Ctrl-C stops it, agents go on; HUP reads the settings again.",
@@ -35,41 +44,90 @@ def run_service(
         json=False,
     )
     made.add_argument("--detach", action="store_true", help="go to the background, where there is no systemd")
-    args = made.parse_args(words)
+    made.add_argument("--quiet", action="store_true", help="log to the file alone, even on a terminal")
+    return made
+
+
+def run_service(name: str, args: argparse.Namespace, make: Make) -> int:
+    """Run one service; TERM or Ctrl-C stops it, HUP makes it read the settings again."""
     paths = find_paths()
     for directory in paths.directories():
         make_directory(directory)
     config = load(paths, os.environ).config
-    with _detached(paths, name) if args.detach else nullcontext():
-        log = open_log(
-            paths.log_file,
-            name,
-            config.log.level,
-            terminal=sys.stderr.isatty(),
-            max_bytes=config.log.max_bytes,
-            keep=config.log.keep,
-        )
-        service = make(paths, os.environ, log)
-        try:
-            service.run()
-        finally:
-            service.close()
+    if args.detach:
+        return _detach(name, paths, config, make)
+    _run(name, paths, config, make, terminal=sys.stderr.isatty() and not args.quiet)
     return 0
 
 
-def _detached(paths: Paths, name: str) -> Any:  # noqa: ANN401 - python-daemon has no types
-    """The context in which this process is a daemon of its own, with a pid file in the run directory."""
-    from daemon import DaemonContext  # noqa: PLC0415 - only for this
-    from daemon.pidfile import PIDLockFile  # noqa: PLC0415 - only for this
-
-    errors = open(paths.error_log, "ab")  # noqa: SIM115 - the daemon's standard error for its whole life
-    pid_file = PIDLockFile(os.path.join(paths.run, f"{name}.pid"))
-    if pid_file.is_locked() and not _lives(pid_file.read_pid()):
-        pid_file.break_lock()
-    return DaemonContext(
-        working_directory="/", umask=0o077, pidfile=pid_file, stdout=errors, stderr=errors, signal_map={}
+def _run(
+    name: str,
+    paths: Paths,
+    config: Config,
+    make: Make,
+    *,
+    terminal: bool = False,
+    ready: Callable[[], None] = lambda: None,
+) -> None:
+    settings = config.log
+    log = open_log(
+        paths.log_file, name, settings.level, terminal=terminal, max_bytes=settings.max_bytes, keep=settings.keep
     )
+    service = make(paths, os.environ, log)
+    try:
+        service.run(ready=ready)
+    finally:
+        service.close()
 
 
-def _lives(pid: int | None) -> bool:
-    return pid is not None and os.path.exists(f"/proc/{pid}")
+# ---------------------------------------------------------------------- in the background
+
+
+def _detach(name: str, paths: Paths, config: Config, make: Make) -> int:
+    """Start the service in the background, and return once it works; it says through a pipe how it went."""
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        os.close(reader)
+        _run_detached(name, paths, config, make, writer)
+        os._exit(0)
+    os.close(writer)
+    with open(reader, "rb") as pipe:
+        word = pipe.read()
+    if word != _READY:
+        raise NotStartedError(f"the {name} did not start: {word.decode() or f'{paths.error_log} may say why.'}")
+    lock = paths.daemon_lock if name == "daemon" else paths.watchdog_lock
+    print(f"the {name} runs in the background; its pid is in {lock}, its log is {paths.log_file}")
+    return 0
+
+
+def _run_detached(name: str, paths: Paths, config: Config, make: Make, writer: int) -> None:
+    """Be a daemon in the sense of Unix: no terminal, no parent, no open files but these."""
+    from daemon import DaemonContext  # noqa: PLC0415 - only for this
+
+    with open(paths.error_log, "ab") as errors:
+        context = DaemonContext(
+            detach_process=True,
+            working_directory="/",
+            umask=0o077,
+            files_preserve=[writer],
+            stdout=errors,
+            stderr=errors,
+            signal_map={},
+        )
+        with context:
+            _run_and_tell(name, paths, config, make, writer)
+
+
+def _run_and_tell(name: str, paths: Paths, config: Config, make: Make, writer: int) -> None:
+    with open(writer, "wb", buffering=0) as pipe:
+
+        def ready() -> None:
+            pipe.write(_READY)
+            pipe.close()
+
+        try:
+            _run(name, paths, config, make, ready=ready)
+        except FairleadError as error:
+            if pipe.closed:
+                raise
+            pipe.write(str(error).encode())

@@ -1,4 +1,4 @@
-"""task.json: everything a supervisor needs to start and watch an agent, so that anything can start it."""
+"""Working out how a task is started: program, place, environment and limits."""
 
 import os
 import shutil
@@ -6,54 +6,20 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from fairlead.base.clock import iso
 from fairlead.base.errors import RefusedError
-from fairlead.base.files import read_plain
+from fairlead.conductor.orders import MARKER, NAME, PROGRESS, PROMPT, RESULT, Launch, read_launch
 from fairlead.config.paths import Paths
 from fairlead.config.schema import Agent, Config, Project
 from fairlead.queue.store import Claim
 from fairlead.queue.task import PRIORITIES, Spec, Task
 
-NAME = "task.json"
-PROMPT = "prompt.txt"
-RESULT = "result.json"
-PROGRESS = "progress"
-#: Set for every process of a run, and inherited by what it starts: finds them again.
-MARKER = "FAIRLEAD_LOCK_ID"
+__all__ = ["MARKER", "CannotLaunchError", "Launch", "expand", "prepare_launch", "read_launch"]
 
 
 class CannotLaunchError(RefusedError):
     """The task cannot be started as things are configured."""
-
-
-class Launch(Struct, kw_only=True, frozen=True):
-    """How to start an agent, and the limits to hold it to."""
-
-    argv: tuple[str, ...]
-    cwd: str
-    env: dict[str, str]
-    stdin: str | None
-    timeout: float
-    grace: float
-    stop_signal: str
-    heartbeat: float
-    output_bytes: int
-    result_bytes: int
-    artifacts: tuple[str, ...]
-    artifacts_max: int
-    bells: str
-    #: The task for the agent to read.
-    task: dict[str, Any]
-
-
-_decode = msgspec.json.Decoder(Launch).decode
-
-
-def read_launch(run_dir: str) -> Launch:
-    """Read a run's task.json."""
-    return _decode(read_plain(os.path.join(run_dir, NAME), 64 << 20))
 
 
 def prepare_launch(claim: Claim, run_dir: str, config: Config, paths: Paths, environ: Mapping[str, str]) -> Launch:
@@ -144,9 +110,10 @@ def _placeholders(task: Task, run_dir: str, cwd: str) -> dict[str, str]:
 
 
 def _program(name: str, env: Mapping[str, str], cwd: str) -> str:
-    """The absolute path of the program, by the agent's own PATH."""
+    """The absolute path of the program, by the agent's own PATH, seen from where the agent will stand."""
     where = os.path.join(cwd, name) if "/" in name else name
-    found = shutil.which(where, path=env.get("PATH", os.defpath))
+    places = [os.path.join(cwd, place) for place in env.get("PATH", os.defpath).split(os.pathsep)]
+    found = shutil.which(where, path=os.pathsep.join(places))
     if found is None:
         raise CannotLaunchError(f"there is no program {name!r} on the agent's PATH; install it, then retry.")
     return os.path.abspath(found)

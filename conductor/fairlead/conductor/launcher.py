@@ -8,6 +8,9 @@ from typing import Protocol
 
 from fairlead.base.errors import UnavailableError
 
+#: A spawner that does not take a request for so long is given up.
+PATIENCE = 10.0
+
 
 class SpawnerGoneError(UnavailableError):
     """The spawner has died; claims that it had not started are taken back."""
@@ -33,28 +36,37 @@ class ProcessLauncher:
 
     def start(self) -> None:
         """Start the spawner, unless it runs."""
-        if self._socket is not None:
-            return
+        if self._socket is None:
+            self._socket = self._connect()
+
+    def _connect(self) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+        ours.settimeout(PATIENCE)
+        with theirs:
+            try:
+                self._process = self._spawn(theirs)
+            except OSError as error:
+                ours.close()
+                raise SpawnerGoneError(f"the spawner cannot be started: {error}") from error
+        return ours
+
+    def _spawn(self, requests: socket.socket) -> "subprocess.Popen[bytes]":
         with open(self._error_log, "ab") as errors:
-            self._process = subprocess.Popen(
+            return subprocess.Popen(
                 [sys.executable, "-m", "fairlead.conductor.spawner"],
-                stdin=theirs.fileno(),
+                stdin=requests.fileno(),
                 stdout=errors,
                 stderr=errors,
                 cwd="/",
                 start_new_session=True,
                 env=os.environ | {"PYTHONSAFEPATH": "1"},
             )
-        theirs.close()
-        self._socket = ours
 
     def launch(self, run_dir: str) -> None:
         """Have a supervisor started; it runs on its own from there."""
-        self.start()
+        self._socket = requests = self._socket or self._connect()
         try:
-            if self._socket is not None:
-                self._socket.send(os.fsencode(run_dir))
+            requests.send(os.fsencode(run_dir))
         except OSError as error:
             self.close()
             raise SpawnerGoneError(f"the spawner is gone: {error}") from error

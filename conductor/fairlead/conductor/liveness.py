@@ -1,12 +1,12 @@
 """Proof of life and death of a run."""
 
 import os
+from contextlib import suppress
 from enum import StrEnum
 
-from fairlead.base.files import write_atomically
-from fairlead.conductor import rundir
-from fairlead.conductor.meta import NAME as META
-from fairlead.conductor.meta import CorruptMetaError, read_meta
+from fairlead.base.identity import boot_id, host
+from fairlead.conductor import output, rundir
+from fairlead.conductor.meta import CorruptMetaError, Meta, read_meta, write_meta
 from fairlead.queue.states import Status
 
 VOID = "void"
@@ -17,7 +17,7 @@ class Void(StrEnum):
 
     #: It never started, and never will.
     NEVER_STARTED = "never_started"
-    #: A supervisor lives in it.
+    #: A supervisor lives in it, or somebody else is taking it back at this moment.
     INHABITED = "inhabited"
     #: It did start.
     STARTED = "started"
@@ -27,22 +27,46 @@ def void(run_dir: str) -> Void:
     """Take a run back if its agent never started, and see to it that it never will.
 
     Whoever is about to create the directory, to write its meta.json or to supervise it finds that it came too late:
-    the directory is made, the flock is held, and `void` is written while it is.
+    the directory is made, the flock is held, and `void` is written while it is. The word stands in meta.json itself,
+    so that there is no order of removing the directory's files in which it could be missed.
     """
-    os.makedirs(run_dir, mode=0o700, exist_ok=True)
-    with rundir.only_inhabitant(run_dir) as alone:
-        if not alone:
-            return Void.INHABITED
-        if _has_started(run_dir):
+    with suppress(FileExistsError):
+        rundir.make(run_dir)
+    try:
+        with rundir.only_inhabitant(run_dir) as alone:
+            return _void_alone(run_dir) if alone else Void.INHABITED
+    except FileNotFoundError:
+        return Void.INHABITED  # cleared away under our hands, by somebody who has taken it back himself
+
+
+def _void_alone(run_dir: str) -> Void:
+    try:
+        meta = read_meta(run_dir)
+    except CorruptMetaError:
+        # The logs are opened before an agent starts: without them none has.
+        if os.path.lexists(os.path.join(run_dir, output.STDOUT)):
             return Void.STARTED
-        write_atomically(os.path.join(run_dir, META), b'{"status": "void"}')
+        meta = _blank(run_dir)
+    if meta.status not in {Status.CLAIMED, VOID}:
+        return Void.STARTED
+    meta.status = VOID
+    write_meta(run_dir, meta, durable=False)
     return Void.NEVER_STARTED
 
 
-def _has_started(run_dir: str) -> bool:
-    """Whether an agent may have run here. The logs are opened before it starts, so without them it has not."""
-    try:
-        status = read_meta(run_dir).status
-    except CorruptMetaError:
-        return os.path.exists(os.path.join(run_dir, rundir.STDOUT))
-    return status != Status.CLAIMED
+def _blank(run_dir: str) -> Meta:
+    """The meta data of a run that nobody has described yet, and now nobody will."""
+    return Meta(
+        id=os.path.basename(run_dir),
+        status=VOID,
+        user="",
+        project="",
+        agent="",
+        attempt=0,
+        lock_id="",
+        token=0,
+        host=host(),
+        boot_id=boot_id(),
+        claimed_boot=0.0,
+        claimed_at=0,
+    )

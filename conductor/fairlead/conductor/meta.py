@@ -14,10 +14,16 @@ from fairlead.queue.states import FINAL, Status
 
 NAME = "meta.json"
 LIMIT = 16 << 20
+#: What a person would read is indented; beyond this, indenting deep data could make it many times as long.
+_READABLE = 8192
 
 
 class CorruptMetaError(FairleadError):
     """meta.json cannot be read as one."""
+
+
+class MissingMetaError(CorruptMetaError):
+    """There is no meta.json."""
 
 
 class Supervisor(Struct, frozen=True):
@@ -90,14 +96,17 @@ def read_meta(run_dir: str) -> Meta:
     path = os.path.join(run_dir, NAME)
     try:
         return _decode(read_plain(path, LIMIT))
-    except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError, FairleadError) as error:
+    except FileNotFoundError as error:
+        raise MissingMetaError(f"{path} is not there") from error
+    except (ValueError, FairleadError) as error:
         raise CorruptMetaError(f"{path} cannot be read: {error}") from error
 
 
 def write_meta(run_dir: str, meta: Meta, *, durable: bool) -> None:
     """Replace a run's meta.json."""
+    data = msgspec.json.encode(meta)
     write = write_durably if durable else write_atomically
-    write(os.path.join(run_dir, NAME), msgspec.json.format(msgspec.json.encode(meta), indent=2))
+    write(os.path.join(run_dir, NAME), msgspec.json.format(data, indent=2) if len(data) <= _READABLE else data)
 
 
 def shown(meta: Meta) -> dict[str, Any]:

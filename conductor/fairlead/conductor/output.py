@@ -1,10 +1,16 @@
 """An agent's output in a file of bounded size: the beginning and the end are kept."""
 
 import os
+import stat
 
 from fairlead.base.files import opened, remove, write_all
 
-_CHUNK = 65536
+STDOUT = "stdout.log"
+STDERR = "stderr.log"
+#: How much of the end of an output is kept with the task.
+LAST_WORDS = 2000
+
+_APPEND = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class CappedLog:
@@ -18,7 +24,7 @@ class CappedLog:
         self.path = path
         self.total = 0
         self._half = limit // 2
-        self._fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._fd = os.open(path, _APPEND, 0o600)
         self._tail_fd = -1
         self._tail_size = 0
 
@@ -40,10 +46,16 @@ class CappedLog:
     def _turn(self) -> None:
         """The full segment becomes the older one; what was older is forgotten."""
         if self._tail_fd >= 0:
-            os.close(self._tail_fd)
+            self._close_tail()
             os.rename(self._newer, self._older)
-        self._tail_fd = os.open(self._newer, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        # Whatever the agent may have put there: a FIFO would keep us waiting for ever.
+        remove(self._newer)
+        self._tail_fd = os.open(self._newer, _APPEND | os.O_EXCL, 0o600)
         self._tail_size = 0
+
+    def _close_tail(self) -> None:
+        fd, self._tail_fd = self._tail_fd, -1
+        os.close(fd)
 
     @property
     def _newer(self) -> str:
@@ -55,36 +67,39 @@ class CappedLog:
 
     def close(self) -> None:
         """Put head and tail together in one file."""
-        if self._tail_fd >= 0:
-            os.close(self._tail_fd)
-            self._tail_fd = -1
-            self._join()
-        if self._fd >= 0:
+        try:
+            # By what is there, not by what should be: a full disk may have cost some of the head.
+            rest = self.total - os.fstat(self._fd).st_size
+            if rest > 0:
+                self._add_tail(rest)
+        finally:
             os.close(self._fd)
-            self._fd = -1
 
-    def _join(self) -> None:
-        tail = _last_bytes(self._older, self._newer, self._half)
-        missing = self.total - self._half - len(tail)
-        if missing:
-            write_all(self._fd, f"\n[fairlead: {missing} bytes left out here]\n".encode())
+    def _add_tail(self, rest: int) -> None:
+        if self._tail_fd >= 0:
+            self._close_tail()
+        newer = read_tail(self._newer, self._half)
+        tail = read_tail(self._older, self._half - len(newer)) + newer
+        if rest > len(tail):
+            write_all(self._fd, f"\n[fairlead: {rest - len(tail)} bytes left out here]\n".encode())
         write_all(self._fd, tail)
         remove(self._newer)
         remove(self._older)
 
 
-def _last_bytes(older: str, newer: str, count: int) -> bytes:
-    end = read_tail(newer, count)
-    return read_tail(older, count - len(end)) + end
-
-
 def read_tail(path: str, count: int) -> bytes:
-    """The last bytes of a file; nothing if it is not there."""
-    if count <= 0:
-        return b""
+    """The last bytes of a plain file; nothing if it is none, or cannot be read."""
     try:
-        with opened(path, os.O_RDONLY) as fd:
-            size = os.fstat(fd).st_size
-            return os.pread(fd, count, max(0, size - count))
-    except FileNotFoundError:
+        with opened(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK) as fd:
+            status = os.fstat(fd)
+            return os.pread(fd, count, max(0, status.st_size - count)) if stat.S_ISREG(status.st_mode) else b""
+    except OSError:
         return b""
+
+
+def last_words(run_dir: str) -> str:
+    """The end of what an agent wrote: to stderr, or to stdout if stderr is silent."""
+    for name in (STDERR, STDOUT):
+        if data := read_tail(os.path.join(run_dir, name), LAST_WORDS):
+            return data.decode("utf-8", "replace")
+    return ""

@@ -2,22 +2,19 @@
 
 import fcntl
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import msgspec
 
-from fairlead.base.files import names_in, opened, sync_directory, sync_file
-from fairlead.conductor import launch as launching
-from fairlead.conductor.launch import Launch
+from fairlead.base.files import make_directory, names_in, opened, remove_all, sync_directory, sync_file, write_all
+from fairlead.conductor import orders
 from fairlead.conductor.meta import NAME as META
-from fairlead.conductor.meta import Meta
+from fairlead.conductor.meta import Meta, write_meta
+from fairlead.conductor.orders import Launch
 
 LOCK = "supervisor.lock"
 CANCEL = "cancel.json"
-STDOUT = "stdout.log"
-STDERR = "stderr.log"
 
 
 def active_dir(conductor: str, project: str, task_id: str, attempt: int) -> str:
@@ -28,6 +25,12 @@ def active_dir(conductor: str, project: str, task_id: str, attempt: int) -> str:
 def finished_dir(conductor: str, project: str, task_id: str, attempt: int) -> str:
     """Where an ended attempt's logs are kept until they are pruned."""
     return os.path.join(conductor, project, "finished", f"{task_id}.{attempt}")
+
+
+def _put_away(run_dir: str) -> str:
+    """Where this directory will be once its attempt is over."""
+    active, name = os.path.split(run_dir)
+    return os.path.join(os.path.dirname(active), "finished", name)
 
 
 def find_dir(conductor: str, project: str, task_id: str, attempt: int) -> str | None:
@@ -43,29 +46,54 @@ def all_active(conductor: str) -> Iterator[str]:
     """Every run directory that is not finished."""
     for project in names_in(conductor):
         place = os.path.join(conductor, project, "active")
-        yield from (os.path.join(place, name) for name in names_in(place))
+        with suppress(NotADirectoryError):  # a stray file
+            yield from (os.path.join(place, name) for name in names_in(place))
+
+
+def make(run_dir: str) -> None:
+    """Make the directory itself, whose name is not durable yet, in a place that is."""
+    make_directory(os.path.dirname(run_dir))
+    os.mkdir(run_dir, 0o700)
 
 
 def create(run_dir: str, meta: Meta, launch: Launch, prompt: str) -> None:
-    """Make the directory and what the supervisor reads. The supervisor makes it durable before it starts."""
-    os.makedirs(run_dir, mode=0o700)
+    """Make the directory and what the supervisor reads. Nothing of it is durable before `announce`."""
+    make(run_dir)
+    if os.path.lexists(_put_away(run_dir)):
+        os.rmdir(run_dir)
+        raise FileExistsError(f"{run_dir} was taken back before it was made")
     _put(run_dir, META, msgspec.json.encode(meta))
-    _put(run_dir, launching.NAME, msgspec.json.encode(launch))
-    if prompt:
-        _put(run_dir, launching.PROMPT, prompt.encode())
+    _put(run_dir, orders.NAME, msgspec.json.encode(launch))
+    _put(run_dir, orders.PROMPT, prompt.encode())
 
 
-def make_durable(run_dir: str) -> None:
-    """Let the whole directory survive a power cut: its files, its names, and its own name."""
-    for name in os.listdir(run_dir):
-        sync_file(os.path.join(run_dir, name))
+def announce(run_dir: str, meta: Meta) -> None:
+    """Write meta.json so that it survives a power cut, with the name of the directory it is in.
+
+    That much must be known of a run that may have started; its other files serve the living alone. Syncing after the
+    rename spares a journal commit: a power cut in between may leave half a file, but then nothing has started, and
+    what was replaced was not durable either.
+    """
+    write_meta(run_dir, meta, durable=False)
+    sync_file(os.path.join(run_dir, META))
     sync_directory(run_dir)
     sync_directory(os.path.dirname(run_dir))
 
 
 def discard(run_dir: str) -> None:
-    """Remove a directory that nothing ever ran in."""
-    shutil.rmtree(run_dir, ignore_errors=True)
+    """Put a directory away that nothing ever ran in.
+
+    It is kept with the finished ones until it is pruned: a dispatcher that slept since its claim, and wakes up to
+    create this very directory, must find that it came too late.
+    """
+    target = _put_away(run_dir)
+    with suppress(OSError):  # what stays is found again by those who look for runs without a task
+        if os.path.lexists(target):
+            remove_all(os.path.join(run_dir, name) for name in names_in(run_dir))
+            os.rmdir(run_dir)
+        else:
+            os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
+            os.rename(run_dir, target)
 
 
 def finish(conductor: str, project: str, task_id: str, attempt: int) -> None:
@@ -83,15 +111,27 @@ def only_inhabitant(run_dir: str) -> Iterator[bool]:
     The supervisor holds this for its whole life; the kernel frees it at its death. Whoever gets it knows that
     there is no supervisor, and that none can start meanwhile.
     """
-    with opened(os.path.join(run_dir, LOCK), os.O_RDWR | os.O_CREAT) as fd:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
+    path = os.path.join(run_dir, LOCK)
+    with opened(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW) as fd:
+        yield _locked(fd) and _is_at(fd, path)
+
+
+def _locked(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_at(fd: int, path: str) -> bool:
+    """Whether others who open the path meet this lock: not if the directory was cleared away meanwhile."""
+    try:
+        return os.path.samestat(os.fstat(fd), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 def _put(run_dir: str, name: str, data: bytes) -> None:
     with opened(os.path.join(run_dir, name), os.O_CREAT | os.O_EXCL | os.O_WRONLY) as fd:
-        os.write(fd, data)
+        write_all(fd, data)

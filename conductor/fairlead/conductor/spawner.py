@@ -13,6 +13,7 @@ import socket
 import sys
 from contextlib import suppress
 
+from fairlead.base.files import write_all
 from fairlead.conductor import tree
 from fairlead.conductor.supervisor import become_subreaper, run_guarded
 
@@ -25,15 +26,16 @@ class Spawner:
     def __init__(self, requests: socket.socket) -> None:
         self.requests: socket.socket | None = requests
         self.supervisors: set[int] = set()
+        self.has_children = False
         self.wakeup, self.wakeup_writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
     def run(self) -> None:
-        """Serve until the daemon is gone and the last supervisor too."""
+        """Serve until the daemon is gone, and the last supervisor with all that it left."""
         become_subreaper()
         self._listen_to_signals()
         gc.collect()
         gc.freeze()  # what is loaded by now is shared with every fork, and stays shared
-        while self.requests or self.supervisors:
+        while self.requests or self.has_children:
             ready = {fd for fd, _ in self._poll().poll()}
             if self.wakeup in ready:
                 os.read(self.wakeup, 4096)
@@ -56,43 +58,58 @@ class Spawner:
 
     def serve(self, requests: socket.socket) -> None:
         """Start a supervisor for the next request, or note that the daemon is gone."""
-        run_dir = requests.recv(_REQUEST)
+        run_dir = os.fsdecode(requests.recv(_REQUEST))
         if not run_dir:
             requests.close()
             self.requests = None
             return
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            # Nobody claims that run directory: the watchdog takes it back, and the task is tried again.
+            _complain(f"cannot start a supervisor for {run_dir}: {error}")
+            return
         if pid == 0:
-            self._become_supervisor(requests, os.fsdecode(run_dir))
+            self._become_supervisor(requests, run_dir)
         self.supervisors.add(pid)
+        self.has_children = True
 
     def _become_supervisor(self, requests: socket.socket, run_dir: str) -> None:
-        """In the child: leave everything of the spawner behind."""
-        os.setsid()
-        signal.set_wakeup_fd(-1)
-        requests.close()
-        os.close(self.wakeup)
-        os.close(self.wakeup_writer)
-        run_guarded(run_dir)
-        os._exit(0)
+        """In the child: leave everything of the spawner behind, and never come back."""
+        try:
+            os.setsid()
+            signal.set_wakeup_fd(-1)
+            requests.close()
+            os.close(self.wakeup)
+            os.close(self.wakeup_writer)
+            run_guarded(run_dir)
+        finally:
+            os._exit(0)
 
     def reap(self) -> None:
-        """Collect ended supervisors; whatever else is a child of ours was left behind by one that was killed."""
-        ended = False
-        with suppress(ChildProcessError):
+        """Collect what has ended, then end what a dead supervisor has left.
+
+        After every end: a list of children may miss one while another of them ends, and that end brings us here again.
+        """
+        try:
             while (pid := os.waitpid(-1, os.WNOHANG)[0]) != 0:
-                ended = ended or pid in self.supervisors
                 self.supervisors.discard(pid)
-        if ended:
+        except ChildProcessError:
+            self.has_children = False
+        else:
             self.sweep()
 
     def sweep(self) -> None:
-        """End orphans of dead supervisors. A living supervisor's orphans go to it, never to us."""
-        while orphans := [pid for pid in tree.children_of(os.getpid()) if pid not in self.supervisors]:
-            tree.send(orphans, signal.SIGKILL)
-            for pid in orphans:
-                with suppress(ChildProcessError):
-                    os.waitpid(pid, 0)
+        """End orphans of dead supervisors, with all below them. A living supervisor's orphans go to it, never to us."""
+        for orphan in tree.children_of(os.getpid()):
+            if orphan not in self.supervisors:
+                tree.send([*tree.identify([orphan]), *tree.below(orphan)], signal.SIGKILL)
+
+
+def _complain(sentence: str) -> None:
+    """To the daemon's error log, if that is still there."""
+    with suppress(OSError):
+        write_all(sys.stderr.fileno(), f"fairlead spawner: {sentence}\n".encode("utf-8", "backslashreplace"))
 
 
 def main() -> None:

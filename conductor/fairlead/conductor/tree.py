@@ -11,53 +11,86 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 
-from fairlead.base.identity import ProcessId, is_alive, read_stat
+from fairlead.base.identity import ProcessId, Stat, read_stat
+
+#: Between two looks at processes that were told to stop or to end.
+_PAUSE = 0.002
 
 
 def children_of(pid: int) -> list[int]:
     """The direct children of a process, those of each of its threads."""
     found: list[int] = []
-    with suppress(FileNotFoundError, ProcessLookupError):
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
-                found += map(int, file.read().split())
+    for thread in _threads_of(pid):
+        with (
+            suppress(FileNotFoundError, ProcessLookupError),
+            open(f"/proc/{pid}/task/{thread}/children", "rb") as file,
+        ):
+            found += map(int, file.read().split())
     return found
+
+
+def _threads_of(pid: int) -> list[str]:
+    try:
+        return os.listdir(f"/proc/{pid}/task")
+    except (FileNotFoundError, ProcessLookupError):
+        return []
 
 
 def descendants_of(pid: int) -> list[int]:
-    """Everything below a process."""
-    found, todo = [], [pid]
+    """Everything below a process, parents before their children."""
+    found, todo = {pid: None}, [pid]
     while todo:
-        children = children_of(todo.pop())
-        found += children
+        # A pid may have passed to a stranger since it was listed: his parent is none of these.
+        children = [child for child in children_of(todo.pop()) if child not in found and _parent_of(child) in found]
+        found |= dict.fromkeys(children)
         todo += children
-    return found
+    return list(found)[1:]
+
+
+def _parent_of(pid: int) -> int | None:
+    stat = read_stat(pid)
+    return stat.parent if stat else None
 
 
 def identify(pids: Iterable[int]) -> list[ProcessId]:
     """The living among these, with their start times."""
     stats = ((pid, read_stat(pid)) for pid in pids)
-    return [ProcessId(pid, stat.start) for pid, stat in stats if stat and stat.state not in "ZX"]
+    return [ProcessId(pid, stat.start) for pid, stat in stats if stat and not _has_ended(pid, stat)]
 
 
-def send(pids: Iterable[int], number: int) -> None:
-    """Send a signal to each; those that are gone, or are not ours, are passed over."""
-    for pid in pids:
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, number)
+def _has_ended(pid: int, stat: Stat) -> bool:
+    """A process whose first thread has ended looks like a zombie, and yet its other threads go on."""
+    return stat.state in "ZX" and len(_threads_of(pid)) <= 1
+
+
+def lives(process: ProcessId) -> bool:
+    """Whether any thread of this very process, not of a successor with its pid, still runs."""
+    return identify([process.pid]) == [process]
+
+
+def below(pid: int) -> list[ProcessId]:
+    """Every living process below this one, parents before their children."""
+    return identify(descendants_of(pid))
+
+
+def send(processes: Iterable[ProcessId], number: int) -> None:
+    """Send a signal to each that is still there."""
+    for process in processes:
+        send_safely(process, number)
 
 
 def send_safely(process: ProcessId, number: int) -> bool:
-    """Send a signal to this very process; False if it is gone. A successor with its pid is never hit."""
+    """Send a signal to this very process; False if it is gone, or not ours. A successor with its pid is never hit."""
     try:
         fd = os.pidfd_open(process.pid)
-    except ProcessLookupError:
+    except OSError:
         return False
     try:
-        if not is_alive(process):
+        # The descriptor is bound to one process by now: if that is ours, no other can be hit.
+        if not lives(process):
             return False
         signal.pidfd_send_signal(fd, number)
-    except ProcessLookupError:
+    except (ProcessLookupError, PermissionError):
         return False
     finally:
         os.close(fd)
@@ -67,10 +100,11 @@ def send_safely(process: ProcessId, number: int) -> bool:
 def marked(marker: str, value: str) -> list[ProcessId]:
     """Every living process whose environment, as it was at its start, holds this marker."""
     wanted = f"{marker}={value}".encode()
-    return identify(pid for pid in _all_pids() if wanted in _environment(pid))
+    return identify(pid for pid in all_pids() if wanted in _environment(pid))
 
 
-def _all_pids() -> list[int]:
+def all_pids() -> list[int]:
+    """Every process that can be seen from here."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
@@ -84,16 +118,57 @@ def _environment(pid: int) -> list[bytes]:
 
 def leftovers(marker: str, value: str, noted: Iterable[ProcessId]) -> list[ProcessId]:
     """What is alive of a run whose supervisor is gone: marked processes, noted ones, and all below them."""
-    found = {*marked(marker, value), *(process for process in noted if is_alive(process))}
-    below = identify({pid for process in found for pid in descendants_of(process.pid)})
-    return sorted(found | set(below))
+    found = {*marked(marker, value), *(process for process in noted if lives(process))}
+    found |= {child for process in found for child in below(process.pid)}
+    return sorted(found)
+
+
+def end_leftovers(marker: str, value: str, noted: Iterable[ProcessId], seconds: float) -> list[ProcessId]:
+    """End what is alive of a run whose supervisor is gone; returns what still is after so long.
+
+    All of it is stopped before any of it is killed: with its parent dead and its environment cleared, a process that
+    was started in between would never be found.
+    """
+    known = set(noted)
+    deadline = time.monotonic() + seconds
+    while (now := time.monotonic()) < deadline:
+        found = _stop(marker, value, known, (now + deadline) / 2)
+        if not found:
+            return []
+        known |= found
+        send(found, signal.SIGKILL)
+        wait_gone(found, deadline - time.monotonic())
+    return leftovers(marker, value, known)
+
+
+def _stop(marker: str, value: str, noted: set[ProcessId], deadline: float) -> set[ProcessId]:
+    """Stop what is alive of a run, then what that had started until it stood still; returns all of it."""
+    stopped: set[ProcessId] = set()
+    while new := {*leftovers(marker, value, noted | stopped)} - stopped:
+        send(new, signal.SIGSTOP)
+        stopped |= new
+        _wait_still(new, deadline)
+        if time.monotonic() >= deadline:
+            break
+    return stopped
+
+
+def _wait_still(processes: Iterable[ProcessId], deadline: float) -> None:
+    """Wait until none of these does anything any more, or the time is up."""
+    while time.monotonic() < deadline and not all(map(_stands_still, processes)):
+        time.sleep(_PAUSE)
+
+
+def _stands_still(process: ProcessId) -> bool:
+    stat = read_stat(process.pid)
+    return stat is None or stat.state in "TtZX" or not lives(process)
 
 
 def wait_gone(processes: Iterable[ProcessId], seconds: float) -> list[ProcessId]:
     """Wait until these have ended, at most so long; returns those that have not."""
     deadline = time.monotonic() + seconds
-    left = [process for process in processes if is_alive(process)]
+    left = [process for process in processes if lives(process)]
     while left and time.monotonic() < deadline:
-        time.sleep(0.005)
-        left = [process for process in left if is_alive(process)]
+        time.sleep(_PAUSE)
+        left = [process for process in left if lives(process)]
     return left

@@ -4,7 +4,9 @@
 """
 
 import json
+import os
 from collections.abc import Callable
+from typing import Protocol
 
 from fairlead.base.bell import ring_all
 from fairlead.base.files import write_atomically
@@ -16,8 +18,8 @@ from fairlead.conductor.liveness import Void, void
 from fairlead.conductor.meta import Meta
 from fairlead.config.schema import Config
 from fairlead.daemon.spool import Spool
-from fairlead.queue.admit import Admission
-from fairlead.queue.claims import give_back, record_ends
+from fairlead.queue.admit import Admission, Claimed
+from fairlead.queue.claims import FOREIGN_LOCK, SPAWNER_DIED, give_back, record_ends
 from fairlead.queue.decide import decide
 from fairlead.queue.instance import Instance
 from fairlead.queue.locks import this_holder
@@ -26,11 +28,30 @@ from fairlead.queue.states import Status
 from fairlead.queue.store import Claim, Ended, Lock, Terms
 from fairlead.queue.task import Outcome, Task
 
+#: Rounds of claiming in one pass. Tasks that cannot be started free their slots at once, however many there are:
+#: between two passes files are taken in and signals are heard.
+ROUNDS = 20
+_NEVER_LAUNCHED = {"proof": "never launched"}
+#: Of a name in rejected/, so that the kernel's 255 bytes suffice for its `.error` too.
+_NAME_ROOM = 249
+_IMMOVABLE = """it cannot be moved out of the spool: the service has no right to.
+
+It is still there, and is left alone: change its owner or its rights, or remove it.
+"""
+
+
+class MortalLauncher(Launcher, Protocol):
+    """A launcher that works through a process of its own."""
+
+    @property
+    def died(self) -> bool:
+        """Whether that process has ended."""
+
 
 class Dispatcher:
     """One pass at a time; holds nothing that a crash could lose."""
 
-    def __init__(self, instance: Instance, launcher: Launcher, spool: Spool) -> None:
+    def __init__(self, instance: Instance, launcher: MortalLauncher, spool: Spool) -> None:
         self.instance = instance
         self.paths = instance.paths
         self.store = instance.store
@@ -43,8 +64,16 @@ class Dispatcher:
         self.waiting_names: list[str] = []
         #: Some files were not complete yet.
         self.settling = False
-        #: While draining, nothing new starts.
-        self.draining = False
+        #: There was more to start than fits into one pass.
+        self.has_more = False
+        #: When the next `run_at` comes, in wall milliseconds.
+        self.next_due: int | None = None
+        #: The settings were read again, and have to be handed on.
+        self.has_new_settings = False
+        #: Claims of a pass that failed before it had started them all.
+        self._unstarted: list[Claim] = []
+        #: Nothing is started before then, by the clock that does not jump: the spawner has just died.
+        self._start_after = 0.0
         self._shown: bytes = b""
         self._host, self._boot = host(), boot_id()
 
@@ -56,10 +85,13 @@ class Dispatcher:
     def steps(self) -> tuple[Callable[[], None], ...]:
         """What one pass does."""
         return (
+            self.use_settings,
             self.take_in_files,
             self.promote_due_tasks,
+            self.replace_spawner,
             self.start_tasks,
             self.show_capacity,
+            self.look_ahead,
         )
 
     # ------------------------------------------------------------------ before the first pass
@@ -89,10 +121,24 @@ class Dispatcher:
             self.waiting_names, self.settling = self.spool.complete()
         batch = self.config.spool.batch
         names, self.waiting_names = self.waiting_names[:batch], self.waiting_names[batch:]
-        claimed = [claim for name in names if (claim := self.admission.claim(name))]
+        claimed = [claim for name in names if (claim := self._take(name))]
         waiting = claimed or self.admission.claimed()[:batch]
         if waiting and self.admission.admit(waiting).admitted:
             ring_all(self.paths.bells, "queued", but="daemon")
+
+    def _take(self, name: str) -> Claimed | None:
+        """Take a file out of the spool; one that cannot be moved is explained once, and left alone until it changes."""
+        before = self.spool.identity(name)
+        claimed = self.admission.claim(name)
+        if claimed is None and before is not None and before == self.spool.identity(name):
+            self.spool.leave(name, before)
+            self._explain(name)
+        return claimed
+
+    def _explain(self, name: str) -> None:
+        """Write beside the refused files why this one stays in the spool."""
+        short = os.fsdecode(os.fsencode(name)[-_NAME_ROOM:])
+        write_atomically(os.path.join(self.paths.rejected, f"{short}.error"), _IMMOVABLE.encode())
 
     # ------------------------------------------------------------------ step: promote due tasks
 
@@ -101,17 +147,51 @@ class Dispatcher:
         while self.store.promote_due(self.clock.wall_ms()):
             pass
 
+    # ------------------------------------------------------------------ step: replace spawner
+
+    def replace_spawner(self) -> None:
+        """A spawner that died is done with; the next start brings a new one."""
+        if self.launcher.died:
+            self._recall("it has ended")
+
+    def _recall(self, why: str) -> None:
+        """The spawner took requests with it: claims that nobody answers for go back to the queue.
+
+        Nothing is started for a moment: if a spawner dies each time, nothing must spin.
+        """
+        self._start_after = self.clock.boot() + self.config.intervals.poll
+        self.log.error("spawner_died", why=why, next_in=self.config.intervals.poll)
+        locks = {lock.token: lock for lock in self.store.locks() if lock.holder == this_holder()}
+        for task in self.store.active():
+            if task.status is Status.CLAIMED and task.token in locks:
+                self._take_back(task, locks[task.token], SPAWNER_DIED)
+        self._unstarted = []
+        self.launcher.close()
+
     # ------------------------------------------------------------------ step: start tasks
 
     def start_tasks(self) -> None:
         """Fill the free slots by fair share; users with a lock are passed over, and so is who cannot start."""
-        if self.draining:
+        self.has_more = False
+        if self.clock.boot() < self._start_after:
             return
+        try:
+            self.has_more = self._start_rounds()
+        except SpawnerGoneError as error:
+            self._recall(str(error))
+
+    def _start_rounds(self) -> bool:
+        """Claim and start, round after round; True if there may be more."""
         out = self.instance.locks.foreign()
-        while claims := self._claim(out):
-            for claim in claims:
-                if not self._start(claim):
-                    out.add(claim.task.spec.user)
+        for _ in range(ROUNDS):
+            self._unstarted = self._unstarted or self._claim(out)
+            if not self._unstarted:
+                return False
+            while self._unstarted:
+                if not self._start(self._unstarted[0]):
+                    out.add(self._unstarted[0].task.spec.user)
+                del self._unstarted[0]
+        return True
 
     def _claim(self, out: set[str]) -> list[Claim]:
         """Decide and claim, in one transaction with the lock."""
@@ -134,30 +214,30 @@ class Dispatcher:
 
     def _start(self, claim: Claim) -> bool:
         """Show the lock, make the run directory, have a supervisor started; False if the user must be left alone."""
-        task = claim.task
-        if not self.instance.locks.show(claim.lock):
-            self._yield_to_foreigner(claim)
-            return False
-        run_dir = self._run_dir(task)
+        task, run_dir = claim.task, self._run_dir(claim.task)
         try:
-            launch = prepare_launch(claim, run_dir, self.config, self.paths, self.instance.environ)
-            rundir.create(run_dir, self._meta(claim), launch, task.spec.prompt)
-            self.launcher.launch(run_dir)
+            obstacle = self._make_run(claim, run_dir)
         except CannotLaunchError as error:
             self._fail(claim, str(error))
-        except (SpawnerGoneError, OSError) as error:
-            self._take_back(task, claim.lock, f"its start failed: {error}")
+            return True
+        if obstacle:
+            give_back(self.instance, task, claim.lock, why=obstacle, evidence=_NEVER_LAUNCHED)
+            rundir.discard(run_dir)
             return False
-        else:
-            self.log.info("claimed", task=task.id, user=task.spec.user, attempt=task.attempt, token=claim.token)
+        self.launcher.launch(run_dir)
+        self.log.info("claimed", task=task.id, user=task.spec.user, attempt=task.attempt, token=claim.token)
         return True
 
-    def _yield_to_foreigner(self, claim: Claim) -> None:
-        """Somebody made a lock file between our look and our claim: that is no failed start of the task's."""
-        why = "a foreign lock file is there"
-        now = self.clock.wall_ms()
-        self.store.unclaim(claim.task.id, claim.token, reason=why, now=now, evidence={"proof": "never launched"})
-        self.log.info("requeued", task=claim.task.id, user=claim.task.spec.user, why=why)
+    def _make_run(self, claim: Claim, run_dir: str) -> str:
+        """All that a supervisor needs, or what is in the way. Until one is asked to come, nothing can have started."""
+        try:
+            if not self.instance.locks.show(claim.lock):
+                return FOREIGN_LOCK  # somebody made the file between our look and our claim
+            launch = prepare_launch(claim, run_dir, self.config, self.paths, self.instance.environ)
+            rundir.create(run_dir, self._meta(claim), launch, claim.task.spec.prompt)
+        except (OSError, ValueError) as error:
+            return f"its start failed: {error}"
+        return ""
 
     def _run_dir(self, task: Task) -> str:
         return rundir.active_dir(self.paths.conductor, task.spec.project, task.id, task.attempt)
@@ -182,7 +262,13 @@ class Dispatcher:
     def _take_back(self, task: Task, lock: Lock, why: str) -> None:
         """A start went wrong on the way: queue the task again, unless it did start after all."""
         run_dir = self._run_dir(task)
-        if void(run_dir) is Void.NEVER_STARTED:
+        try:
+            came = void(run_dir)
+        except OSError as error:
+            # One place on the disk is in a bad state: the watchdog will say so again. Others must not wait for it.
+            self.log.error("cannot_take_back", task=task.id, error=str(error))
+            return
+        if came is Void.NEVER_STARTED:
             give_back(self.instance, task, lock, why=why, evidence={"proof": "voided before its supervisor came"})
             rundir.discard(run_dir)
 
@@ -193,7 +279,7 @@ class Dispatcher:
             reason="cannot_launch",
             error=error,
             finished_at=self.clock.wall_ms(),
-            evidence={"proof": "never launched"},
+            evidence=_NEVER_LAUNCHED,
         )
         record_ends(self.instance, [(claim.lock, Ended(task_id=claim.task.id, token=claim.token, outcome=outcome))])
         ring_all(self.paths.bells, "ended", but="daemon")
@@ -207,6 +293,12 @@ class Dispatcher:
             write_atomically(self.paths.capacity, data)
             self._shown = data
 
+    # ------------------------------------------------------------------ step: look ahead
+
+    def look_ahead(self) -> None:
+        """Note when the next pass must come at the latest."""
+        self.next_due = self.store.next_due()
+
     # ------------------------------------------------------------------ settings and end
 
     @property
@@ -215,10 +307,13 @@ class Dispatcher:
         return self.instance.config
 
     def use_settings(self) -> None:
-        """The settings were read again: hand them on."""
+        """Hand on settings that were read again."""
+        if not self.has_new_settings:
+            return
         self.admission.config = self.config
         self.spool.settle = self.config.intervals.settle
         self.instance.apply_shares()
+        self.has_new_settings = False
 
     def close(self) -> None:
         """Let go of everything; agents go on."""

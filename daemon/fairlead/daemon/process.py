@@ -1,8 +1,10 @@
 """The daemon as a process: one per instance, woken by rings, the spool and signals; the poll is the safety net."""
 
+import signal
 from collections.abc import Callable, Mapping
 
 from fairlead.base.errors import FairleadError
+from fairlead.base.files import make_directory
 from fairlead.base.service import Single, Waiter
 from fairlead.conductor.launcher import ProcessLauncher
 from fairlead.config.paths import Paths
@@ -14,6 +16,8 @@ from fairlead.queue.passes import guarded
 
 #: After a pass that went wrong, the next one comes this soon.
 RETRY = 1.0
+#: While somebody writes a file, it is looked at no more often than this, whatever the settings say.
+SHORTEST_PAUSE = 0.05
 
 
 class Daemon:
@@ -21,9 +25,11 @@ class Daemon:
 
     def __init__(self, paths: Paths, environ: Mapping[str, str], log: Log) -> None:
         self.log = log
-        self.instance = Instance(paths, environ, log)
+        # First: while we wait for our turn, the store may be replaced by a rebuilt one.
+        make_directory(paths.run)
         self.single = Single(paths.daemon_lock, "the daemon")
         self.single.take()
+        self.instance = Instance(paths, environ, log)
         self.waiter = Waiter(paths.bells, "daemon")
         intervals = self.instance.config.intervals
         inotify = self.instance.config.spool.inotify
@@ -34,12 +40,13 @@ class Daemon:
     def run(self, *, ready: Callable[[], None] = lambda: None) -> None:
         """Work until asked to stop; agents go on."""
         self.waiter.listen_to_signals()
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # the spawner's death wakes us
         self.prepare()
         ready()
         while not self.waiter.asked_to_stop:
             went_well = guarded(self.dispatcher.steps(), self.log)
             self._hear(self.waiter.wait(self._pause() if went_well else RETRY))
-        self.log.info("daemon_stops", active=self.instance.store.count_active())
+        self.log.info("daemon_stops")
 
     def prepare(self) -> None:
         """What comes before the first pass."""
@@ -64,20 +71,19 @@ class Daemon:
         except FairleadError as error:
             self.log.error("settings_refused", error=str(error))
             return
-        self.dispatcher.use_settings()
+        self.dispatcher.has_new_settings = True
         self.log.info("settings_reloaded", changed=changed)
 
     def _pause(self) -> float:
         """How long to sleep at most: until the next poll, the next due task, or the settling of a file."""
-        intervals = self.instance.config.intervals
+        dispatcher, intervals = self.dispatcher, self.instance.config.intervals
+        if dispatcher.waiting_names or dispatcher.has_more:
+            return 0.0
         pause = intervals.poll
-        if self.dispatcher.settling:
-            pause = min(pause, intervals.settle)
-        if self.dispatcher.waiting_names:
-            pause = 0.0
-        due = self.instance.store.next_due()
-        if due is not None:
-            pause = min(pause, max(0.0, (due - self.instance.clock.wall_ms()) / 1000))
+        if dispatcher.settling:
+            pause = min(pause, max(intervals.settle, SHORTEST_PAUSE))
+        if dispatcher.next_due is not None:
+            pause = min(pause, max(0.0, (dispatcher.next_due - self.instance.clock.wall_ms()) / 1000))
         return pause
 
     def close(self) -> None:

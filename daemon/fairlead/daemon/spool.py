@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import signal
 import stat
 from contextlib import suppress
 
@@ -27,6 +28,10 @@ class Spool:
         self.settle = settle
         self.inotify = self._watch() if inotify else None
         self._closed: set[str] = set()
+        #: Entries that could not be taken, as they were then: looked at again once they are changed.
+        self._left: dict[str, tuple[int, int]] = {}
+        # Whoever writes to a file while `being_written` asks about it has the kernel tell us; by default that kills.
+        signal.signal(signal.SIGIO, lambda *_: None)
 
     def _watch(self) -> INotify | None:
         """Watch the spool and the lock files; None where the kernel has no watch left to give."""
@@ -59,8 +64,8 @@ class Spool:
             for entry in entries:
                 if is_left_alone(entry.name):
                     continue
-                status = _status(entry)
-                if status is None:
+                status = status_of(entry)
+                if status is None or self._left.get(entry.name) == _identity(status):
                     continue
                 if self._is_complete(entry, status, told=entry.name in closed):
                     found.append((status.st_mtime_ns, entry.name))
@@ -72,10 +77,22 @@ class Spool:
         """Whether nobody writes to it any more: the kernel said so, or it has been quiet and nobody has it open."""
         if not stat.S_ISREG(status.st_mode):
             return True  # whatever it is, it will be refused
-        quiet = self.clock.wall_ms() / 1000 - status.st_mtime
-        if not told and 0 <= quiet < self.settle:
+        # A time that is far ahead says nothing; one that is a little ahead is another clock's now.
+        quiet = abs(self.clock.wall_ms() / 1000 - status.st_mtime)
+        if not told and quiet < self.settle:
             return False
         return not being_written(entry.path)
+
+    def identity(self, name: str) -> tuple[int, int] | None:
+        """Which entry has this name now; none if it has gone."""
+        try:
+            return _identity(os.lstat(os.path.join(self.paths.spool, name)))
+        except FileNotFoundError:
+            return None
+
+    def leave(self, name: str, identity: tuple[int, int]) -> None:
+        """Leave an entry that cannot be taken where it is, until somebody changes it."""
+        self._left[name] = identity
 
     def close(self) -> None:
         """Stop watching."""
@@ -100,8 +117,14 @@ def being_written(path: str) -> bool:
     return False
 
 
-def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
+def status_of(entry: os.DirEntry[str]) -> os.stat_result | None:
+    """What is known of an entry; nothing if it has gone meanwhile."""
     try:
         return entry.stat(follow_symlinks=False)
     except FileNotFoundError:
         return None
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    """What changes when an entry is replaced, or given other rights."""
+    return status.st_ino, status.st_ctime_ns

@@ -36,10 +36,10 @@ class Accepted:
 
     def files(self) -> Iterator[tuple[str, str]]:
         """Every dropped file as (task id, path), oldest hour first."""
-        for folder in names_in(self.directory):
-            for name in names_in(os.path.join(self.directory, folder)):
-                if folder != CHANGED and not name.startswith("."):
-                    yield os.path.splitext(name)[0], os.path.join(self.directory, folder, name)
+        for folder in self._hours():
+            for name in names_in(folder):
+                if not name.startswith("."):
+                    yield os.path.splitext(name)[0], os.path.join(folder, name)
 
     def records(self) -> Iterator[tuple[str, int, str]]:
         """Every record of a changed task as (task id, version, path)."""
@@ -50,12 +50,20 @@ class Accepted:
 
     def remove_empty_folders(self) -> None:
         """Folders of hours whose tasks are all archived."""
-        for folder in names_in(self.directory):
+        for folder in self._hours():
             with suppress(OSError):  # not empty, or being filled
-                os.rmdir(os.path.join(self.directory, folder))
+                os.rmdir(folder)
+
+    def _hours(self) -> list[str]:
+        return [folder for folder in folders_in(self.directory) if folder != self.changed]
 
     def _record_path(self, task_id: str, version: int) -> str:
         return os.path.join(self.changed, f"{check_id(task_id)}.{version}.json")
 
     def _path(self, task_id: str, ending: str) -> str:
         return os.path.join(self.directory, bucket(check_id(task_id)), task_id + ending)
+
+
+def folders_in(path: str) -> list[str]:
+    """The paths of the folders in a folder, sorted; stray files are passed over."""
+    return [entry for name in names_in(path) if os.path.isdir(entry := os.path.join(path, name))]

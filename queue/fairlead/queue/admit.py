@@ -19,7 +19,9 @@ from fairlead.base.clock import Clock
 from fairlead.base.errors import FairleadError
 from fairlead.base.files import (
     make_directory,
+    names_in,
     read_plain,
+    remove,
     sync_directory,
     sync_file,
     sync_file_system,
@@ -95,19 +97,24 @@ class Admission:
         return os.path.join(self.paths.intake, f"{task_id}{_SEPARATOR}{kept}")
 
     def claim(self, name: str) -> Claimed | None:
-        """Give a dropped file its id by renaming it; None if somebody else took it."""
+        """Give a dropped file its id by renaming it; None if somebody else took it, or it cannot be taken."""
         task_id = new_id(self.clock.wall_ms())
         target = self.claim_name(task_id, name)
+        make_directory(self.paths.intake)  # whoever tidies up the spool may have removed it
         try:
             os.rename(os.path.join(self.paths.spool, name), target)
         except FileNotFoundError:
+            return None
+        except OSError as error:
+            # One such file must not keep the others waiting.
+            self.log.warning("cannot_take_in", file=one_line(name), error=str(error))
             return None
         return Claimed(id=task_id, path=target, name=name)
 
     def claimed(self) -> list[Claimed]:
         """Files that were claimed and not yet accepted: by a process that died, or while the store was away."""
         found = []
-        for entry in sorted(os.listdir(self.paths.intake)):
+        for entry in names_in(self.paths.intake):
             task_id, separator, name = entry.partition(_SEPARATOR)
             if separator and is_id(task_id):
                 found.append(Claimed(id=task_id, path=os.path.join(self.paths.intake, entry), name=name))
@@ -183,11 +190,15 @@ class Admission:
 
     def _reject(self, file: Claimed, error: str) -> Rejected:
         """Put the file beside a note that says what is wrong. It is not tried again."""
+        make_directory(self.paths.rejected)
         target = self._free_name(file)
         text = f"{visible(error)}\n\nCorrect the file, then move it back into the spool.\n"
         write_atomically(target + ".error", text.encode())
-        with suppress(FileNotFoundError):
+        try:
             os.rename(file.path, target)
+        except FileNotFoundError:
+            if not os.path.lexists(target):  # somebody else has rejected it, under another name
+                remove(target + ".error")
         self.log.warning("rejected", file=one_line(file.name), error=one_line(error, 1000))
         detail = {"file": one_line(file.name), "error": one_line(error, 1000)}
         self.store.note(Event(at=self.clock.wall_ms(), event="rejected", detail=detail))
@@ -198,7 +209,8 @@ class Admission:
         room = _NAME_MAX - len(".error")
         name = os.fsdecode(os.fsencode(file.name)[-room:]) or "unnamed"
         path = os.path.join(self.paths.rejected, name)
-        if not os.path.lexists(path):
+        # A NAME.error is a note that may be replaced, unless a note of its own says that it is somebody's file.
+        if not os.path.lexists(path) and not os.path.lexists(f"{path}.error.error"):
             return path
         return os.path.join(self.paths.rejected, os.fsdecode(os.fsencode(f"{file.id}-{name}")[:room]))
 

@@ -15,6 +15,7 @@ from fairlead.base.files import (
     write_durably,
 )
 from fairlead.base.ids import check_id, month
+from fairlead.queue.accepted import folders_in
 from fairlead.queue.record import record_of
 from fairlead.queue.store import Store
 from fairlead.queue.task import Task
@@ -54,8 +55,8 @@ class Archive:
 
     def ids(self) -> Iterator[str]:
         """The ids of all archived tasks, oldest first."""
-        for folder in names_in(self.directory):
-            for name in names_in(os.path.join(self.directory, folder)):
+        for folder in folders_in(self.directory):
+            for name in names_in(folder):
                 if name.endswith(".json") and not name.startswith("."):
                     yield name.removesuffix(".json")
 
@@ -66,5 +67,7 @@ class Archive:
 
 def archive_tasks(store: Store, archive: Archive, tasks: Sequence[Task]) -> None:
     """Write finished tasks down durably, then mark them; one that is retried meanwhile stays unmarked."""
+    if not tasks:
+        return
     archive.write([record_of(task, store.attempts(task.id), store.events(task_id=task.id)) for task in tasks])
     store.mark_archived({task.id: task.version for task in tasks})

@@ -3,12 +3,17 @@
 from collections.abc import Sequence
 from typing import Any
 
+from fairlead.queue.errors import StaleTokenError
 from fairlead.queue.instance import Instance
 from fairlead.queue.states import Status
 from fairlead.queue.store import Ended, Lock
 from fairlead.queue.task import Outcome, Task
 
 NEVER_STARTED = "never_started"
+#: Why a task was given back, where that says nothing about the task: such tries do not count.
+FOREIGN_LOCK = "a foreign lock file is there"
+SPAWNER_DIED = "the spawner died before it started"
+_BLAMELESS = frozenset({FOREIGN_LOCK, SPAWNER_DIED})
 
 
 def record_ends(instance: Instance, ends: Sequence[tuple[Lock, Ended]]) -> None:
@@ -25,22 +30,29 @@ def record_ends(instance: Instance, ends: Sequence[tuple[Lock, Ended]]) -> None:
 
 def give_back(instance: Instance, task: Task, lock: Lock, *, why: str, evidence: dict[str, Any]) -> None:
     """Queue a task again whose agent provably never started; after too many such tries it fails."""
-    tries = _tries_in_a_row(instance, task)
+    tries = _tries_in_a_row(instance, task, why)
     if tries >= instance.config.limits.start_attempts:
         record_ends(instance, [(lock, _given_up(instance, task, tries, why, evidence))])
         return
     instance.locks.files.drop(lock.user, lock.lock_id)
-    instance.store.unclaim(task.id, task.token, reason=why, now=instance.clock.wall_ms(), evidence=evidence)
+    try:
+        instance.store.unclaim(task.id, task.token, reason=why, now=instance.clock.wall_ms(), evidence=evidence)
+    except StaleTokenError as error:
+        # Daemon and watchdog may both find that it never started: whoever is second has nothing to do.
+        instance.log.info("refused", what="requeue", task=task.id, error=str(error))
+        return
     instance.log.warning("requeued", task=task.id, user=task.spec.user, attempt=task.attempt, why=why)
 
 
-def _tries_in_a_row(instance: Instance, task: Task) -> int:
+def _tries_in_a_row(instance: Instance, task: Task, why: str) -> int:
     """How often in a row it was claimed and not started, this time included."""
-    count = 0
+    count = int(why not in _BLAMELESS)
     for attempt in reversed(instance.store.attempts(task.id)):
-        if attempt.number != task.attempt and attempt.reason != NEVER_STARTED:
+        if attempt.number == task.attempt:
+            continue
+        if attempt.reason != NEVER_STARTED:
             break
-        count += 1
+        count += attempt.error not in _BLAMELESS
     return count
 
 

@@ -1,15 +1,19 @@
 """What every process of one instance works with: its paths, settings, store, locks, clock and log."""
 
+import fcntl
 import os
+import time
 from collections.abc import Mapping
 
 from fairlead.base.clock import Clock, SystemClock
 from fairlead.base.errors import RefusedError
 from fairlead.base.files import make_directory, names_in
+from fairlead.base.service import PATIENCE
 from fairlead.config.loading import Settings, load
 from fairlead.config.paths import Paths
 from fairlead.config.schema import Config
 from fairlead.config.showing import changed_keys
+from fairlead.queue.accepted import folders_in
 from fairlead.queue.admit import Log
 from fairlead.queue.lockfiles import LockFiles
 from fairlead.queue.locks import LockManager
@@ -19,6 +23,38 @@ from fairlead.queue.store import Share
 
 class StoreMissingError(RefusedError):
     """The store is gone, but tasks are not: `fairlead rebuild` makes a new one from the files."""
+
+
+class InUseError(RefusedError):
+    """Somebody works with the store: wait for the end of other commands, then try again."""
+
+
+class Presence:
+    """Whoever works with the store is present; who replaces it must be alone. The kernel ends it with its process."""
+
+    def __init__(self, paths: Paths) -> None:
+        self._fd = os.open(os.path.join(paths.run, "store.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def join(self) -> None:
+        """Be present, after the end of a replacement."""
+        fcntl.flock(self._fd, fcntl.LOCK_SH)
+
+    def alone(self, patience: float = PATIENCE) -> None:
+        """Be the only one, waiting a moment for others to go."""
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise InUseError from None
+                time.sleep(0.05)
+            else:
+                return
+
+    def release(self) -> None:
+        """Let go."""
+        os.close(self._fd)
 
 
 class Instance:
@@ -32,6 +68,8 @@ class Instance:
         self.settings: Settings = load(paths, environ)
         for directory in paths.directories():
             make_directory(directory)
+        self._presence = Presence(paths)
+        self._presence.join()
         refuse_missing_store(paths)
         self.store: SqliteStore = open_store(paths.store, share_of(self.config))
         self.locks = LockManager(self.store, LockFiles(paths.locks), self.clock, paths.bells, self.lease)
@@ -60,6 +98,7 @@ class Instance:
     def close(self) -> None:
         """Let go of the store."""
         self.store.close()
+        self._presence.release()
 
 
 def share_of(config: Config) -> Share:
@@ -86,14 +125,10 @@ def refuse_missing_store(paths: Paths) -> None:
     """A new, empty store beside accepted tasks or runs would forget the one and double the other."""
     if os.path.exists(paths.store):
         return
-    runs = [name for project in names_in(paths.conductor) for name in _active(paths.conductor, project)]
-    files = [name for bucket in names_in(paths.accepted) for name in names_in(os.path.join(paths.accepted, bucket))]
+    runs = [name for project in folders_in(paths.conductor) for name in names_in(os.path.join(project, "active"))]
+    files = [name for folder in folders_in(paths.accepted) for name in names_in(folder)]
     if runs or files:
         raise StoreMissingError(
             f"{paths.store} is missing, but there are {len(files)} accepted tasks and {len(runs)} runs: "
             "`fairlead rebuild` makes a new store from them."
         )
-
-
-def _active(conductor: str, project: str) -> list[str]:
-    return names_in(os.path.join(conductor, project, "active"))

@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from contextlib import suppress
 from enum import StrEnum
 from typing import Any
 
@@ -16,7 +17,7 @@ from fairlead.base.files import (
     remove,
     write_atomically,
 )
-from fairlead.base.ids import check_name
+from fairlead.base.ids import check_name, is_name
 from fairlead.queue.store import Lock
 
 _LIMIT = 65536
@@ -43,8 +44,9 @@ class LockFile:
 
     @property
     def lock_id(self) -> str:
-        """The lock id it names, if any."""
-        return str(self.data.get("lock_id", ""))
+        """The lock id it names, if any; what nobody could have written down is none."""
+        named = self.data.get("lock_id")
+        return named if isinstance(named, str) and named.isprintable() else ""
 
 
 class LockFiles:
@@ -73,9 +75,10 @@ class LockFiles:
         if user is None:
             return
         found = self.read(user)
-        if found is not None and found.lock_id == lock_id:
+        if found is not None and lock_id and found.lock_id == lock_id:
             remove(self._path(user, ".json"))
-            remove(self._path(user, ".lock"))
+            with suppress(IsADirectoryError):  # somebody put one in its place: that is his lock now
+                remove(self._path(user, ".lock"))
 
     def read(self, user: str) -> LockFile | None:
         """The lock file of a user, if there is one."""
@@ -95,11 +98,12 @@ class LockFiles:
         return self._path(user, ".lock")
 
     def users(self) -> set[str]:
-        """The users who have a lock file, ours or not."""
+        """The users who have a lock file, ours or not. Whatever cannot name a user locks nobody."""
         names = names_in(self.directory)
-        return {
+        between = (
             name[len(_PREFIX) : -len(_SUFFIX)] for name in names if name.startswith(_PREFIX) and name.endswith(_SUFFIX)
-        }
+        )
+        return {user for user in between if is_name(user)}
 
     def set_aside(self, user: str) -> str:
         """Move a user's lock files out of the way, keeping them for whoever wants to know."""
@@ -138,7 +142,7 @@ def _parse(path: str) -> tuple[Metadata, dict[str, Any]]:
         data = json.loads(text) if text.strip() else None
     except FileNotFoundError:
         return Metadata.NONE, {}
-    except (FairleadError, OSError, ValueError):
+    except (FairleadError, OSError, ValueError, RecursionError):
         return Metadata.CORRUPT, {}
     if data is None:
         return Metadata.NONE, {}

@@ -6,6 +6,7 @@ is the only one who touches the file, and a file without a row is a foreign one 
 
 import os
 import select
+import threading
 from typing import Any
 
 from fairlead.base import bell
@@ -13,6 +14,7 @@ from fairlead.base.clock import Clock
 from fairlead.base.identity import boot_id, host, this_process
 from fairlead.queue.lockfiles import LockFiles
 from fairlead.queue.store import Holder, Lock, Store
+from fairlead.queue.task import Event
 
 #: While waiting for a lock, look again at least this often: a ring may be lost.
 LOOK_AGAIN = 1.0
@@ -37,9 +39,10 @@ class LockManager:
     def acquire(self, user: str, task_id: str, timeout: float = 30.0) -> Lock | None:
         """Take a user's lock, waiting at most `timeout` seconds (0: try once); None if it was not free in time."""
         deadline = self.clock.boot() + timeout
-        if lock := self._try(user, task_id):
+        if (lock := self._try(user, task_id)) or timeout <= 0:
             return lock
-        listener = bell.Listener(self.bells, f"lock-{os.getpid()}")
+        # Each waiting thread hears a bell of its own.
+        listener = bell.Listener(self.bells, f"lock-{os.getpid()}-{threading.get_native_id()}")
         try:
             while (rest := deadline - self.clock.boot()) > 0:
                 if lock := self._try(user, task_id):
@@ -51,27 +54,37 @@ class LockManager:
         return None
 
     def _try(self, user: str, task_id: str) -> Lock | None:
+        if self.is_locked(user):
+            return None  # looking costs nothing; taking a row and giving it back would be two commits
         now = self.clock.wall_ms()
         lock = self.store.acquire(f"user:{user}", task_id=task_id, holder=this_holder(), now=now, lease=self.lease)
-        if lock is None or self.show(lock):
-            return lock
-        self.store.release(lock.lock_id, why="a foreign lock file is there", now=now, evidence={})
-        return None
+        if lock is None:
+            return None
+        shown = False
+        try:
+            shown = self.show(lock)
+        finally:
+            if not shown:
+                self.store.release(lock.lock_id, why="its file could not be put there", now=now, evidence={})
+        return lock if shown else None
 
     def release(
         self, user: str, lock_id: str, why: str = "released by its holder", evidence: dict[str, Any] | None = None
     ) -> bool:
-        """Free a lock that this holder took; False if it is not held any more."""
+        """Free a lock that this holder took; False, and a note of it, if this user's lock is another one or free."""
+        now = self.clock.wall_ms()
         lock = self.store.lock(f"user:{user}")
-        if lock is not None and lock.lock_id == lock_id:
-            self.files.drop(user, lock_id)
-        freed = self.store.release(lock_id, why=why, now=self.clock.wall_ms(), evidence=evidence or {})
+        if lock is None or lock.lock_id != lock_id:
+            self.store.note(Event(at=now, event="refused", user=user, detail={"what": "release", "lock_id": lock_id}))
+            return False
+        self.files.drop(user, lock_id)
+        freed = self.store.release(lock_id, why=why, now=now, evidence=evidence or {})
         bell.ring_all(self.bells, "released")
         return freed
 
     def is_locked(self, user: str) -> bool:
         """Whether a user's tasks cannot start: by a lock of ours or by somebody's file."""
-        return self.store.lock(f"user:{user}") is not None or self.files.read(user) is not None
+        return self.store.lock(f"user:{user}") is not None or self._is_foreign(user)
 
     def list(self) -> list[Lock]:
         """Every lock that is held."""

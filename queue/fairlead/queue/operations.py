@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -9,11 +10,11 @@ from msgspec.structs import replace
 from fairlead.base.bell import ring, ring_all
 from fairlead.base.clock import Clock
 from fairlead.base.errors import RefusedError, UsageError
-from fairlead.base.files import write_atomically, write_durably
+from fairlead.base.files import sync_directory, sync_file, write_atomically
 from fairlead.base.ids import check_name, new_id
 from fairlead.config.paths import Paths
 from fairlead.queue.accepted import Accepted
-from fairlead.queue.admit import Admission, Claimed, Log
+from fairlead.queue.admit import Admission, Claimed, Log, Result
 from fairlead.queue.archive import Archive, archive_tasks
 from fairlead.queue.errors import NoSuchTaskError, StoreBusyError, StoreUnavailableError
 from fairlead.queue.instance import Instance
@@ -63,8 +64,10 @@ class Submitting:
         except (StoreBusyError, StoreUnavailableError):
             return [self._spooled(file) for file in claimed]
         ring(self.instance.paths.bells, "daemon", "queued")
-        if result.rejected:
-            raise RefusedError("\n".join(f"{one.error} (the file is at {one.path})" for one in result.rejected))
+        refusals = [f"{one.error} (the file is at {one.path})" for one in result.rejected]
+        refusals += self._refused_by_others(claimed, result)
+        if refusals:
+            raise RefusedError("\n".join(refusals))
         warnings = {one.id: one.warning for one in result.admitted}
         return [
             Submitted(
@@ -76,6 +79,20 @@ class Submitting:
             for file in claimed
         ]
 
+    def _refused_by_others(self, files: Sequence[Claimed], result: Result) -> list[str]:
+        """The daemon may have been faster: what it took from us is in the store, or it refused it."""
+        told = {one.id for one in (*result.admitted, *result.rejected)}
+        taken = [file for file in files if file.id not in told]
+        rejected = self.instance.paths.rejected
+        return [f"{file.name} was refused; {rejected} says why." for file in taken if not self._is_known(file.id)]
+
+    def _is_known(self, task_id: str) -> bool:
+        try:
+            self.instance.store.get(task_id)
+        except NoSuchTaskError:
+            return False
+        return True
+
     def _lay(self, name: str, data: bytes) -> Claimed:
         """Lay the file where intake finds it, whatever happens to this process."""
         task_id = new_id(self.instance.clock.wall_ms())
@@ -84,9 +101,10 @@ class Submitting:
         return Claimed(id=task_id, path=path, name=os.path.basename(name))
 
     def _spooled(self, file: Claimed) -> Submitted:
-        """The store is away: the file itself is the acknowledgement, and intake takes it in later."""
-        with open(file.path, "rb") as data:
-            write_durably(file.path, data.read())
+        """The store is away: the file itself is the acknowledgement, and intake takes it in later, or just has."""
+        with suppress(FileNotFoundError):
+            sync_file(file.path)
+        sync_directory(self.instance.paths.intake)
         return Submitted(id=file.id, name=file.name, spooled=True)
 
 

@@ -10,7 +10,7 @@ from fairlead.queue.errors import StoreBrokenError
 def guarded(steps: Sequence[Callable[[], None]], log: Log) -> bool:
     """Do each step; one that fails is logged and does not keep the others from being done.
 
-    Returns whether all went well. A store or a disk that cannot be trusted ends the process: nothing may be decided then.
+    Returns whether all went well. A store or disk that cannot be trusted ends the process: nothing may be decided then.
     """
     went_well = True
     for step in steps:

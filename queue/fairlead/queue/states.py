@@ -41,6 +41,13 @@ class IllegalTransitionError(RefusedError):
     """The task cannot go from its state to that one."""
 
 
+def check_retry(task_id: str, status: Status) -> None:
+    """Refuse to send a task through the queue again that has not gone wrong: a claim has a way back of its own."""
+    if status not in RETRYABLE:
+        wrong = ", ".join(sorted(RETRYABLE))
+        raise IllegalTransitionError(f"task {task_id} is {status} and cannot be retried; only these can: {wrong}.")
+
+
 def check_transition(task_id: str, before: Status, after: Status) -> None:
     """Refuse a way that is not in the table."""
     if after not in LEGAL[before]:

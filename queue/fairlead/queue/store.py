@@ -288,5 +288,8 @@ class Store(Protocol):
     def facts(self) -> dict[str, str]:
         """The facts about the instance."""
 
+    def reserve_tokens(self, count: int) -> None:
+        """Leave out so many tokens: nobody can tell any more whether they were given out."""
+
     def restore(self, items: Sequence[Restored], *, now: int) -> list[bool]:
         """Put a task back as the files tell it, with the lock it held; False if it is known already."""

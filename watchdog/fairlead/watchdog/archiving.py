@@ -1,7 +1,9 @@
 """Finished tasks leave the live queue: written to the archive first, then their files are tidied away."""
 
 import os
+from contextlib import suppress
 
+from fairlead.base.bell import ring
 from fairlead.base.errors import FairleadError
 from fairlead.base.ids import is_id
 from fairlead.conductor import rundir
@@ -27,13 +29,14 @@ class Archiving:
         self.archive = Archive(instance.paths.archive)
         self.accepted = Accepted(instance.paths.accepted)
 
-    def archive_finished(self) -> None:
-        """Write every finished task down durably, and only then let go of its files."""
-        while tasks := self.store.unarchived(BATCH):
-            tasks = [task for task in tasks if not self.run_again(task)]
-            archive_tasks(self.store, self.archive, tasks)
-            for task in tasks:
-                self.tidy(task)
+    def archive_finished(self) -> bool:
+        """Write finished tasks down durably, and only then let go of their files; True if there may be more."""
+        found = self.store.unarchived(BATCH)
+        tasks = [task for task in found if not self.run_again(task)]
+        archive_tasks(self.store, self.archive, tasks)
+        for task in tasks:
+            self.tidy(task)
+        return len(found) == BATCH
 
     def run_again(self, task: Task) -> bool:
         """A lost task that says that running it twice does no harm is queued again, a few times at most."""
@@ -46,6 +49,7 @@ class Archiving:
             return False  # somebody else was faster: it is not lost any more
         self._put_away_runs(task)
         self.instance.log.info("run_again", task=task.id, user=task.spec.user, attempt=task.attempt)
+        ring(self.instance.paths.bells, "daemon", "queued")
         return True
 
     def tidy(self, task: Task) -> None:
@@ -54,10 +58,17 @@ class Archiving:
         self._put_away_runs(task)
 
     def _put_away_runs(self, task: Task) -> None:
-        conductor, project = self.instance.paths.conductor, task.spec.project
         for number in range(1, task.attempt + 1):
-            _note_release(rundir.active_dir(conductor, project, task.id, number))
-            rundir.finish(conductor, project, task.id, number)
+            _note_release(rundir.active_dir(self.instance.paths.conductor, task.spec.project, task.id, number))
+            self._put_away(task, number)
+
+    def _put_away(self, task: Task, number: int) -> None:
+        """Move a run directory to finished/. If it is there already, this one was made by somebody who came late."""
+        where = (self.instance.paths.conductor, task.spec.project, task.id, number)
+        if os.path.lexists(rundir.finished_dir(*where)):
+            rundir.discard(rundir.active_dir(*where))
+        else:
+            rundir.finish(*where)
 
     # ------------------------------------------------------------------ after a crash
 
@@ -79,14 +90,12 @@ class Archiving:
         if void(run_dir) is Void.NEVER_STARTED:
             rundir.discard(run_dir)
         elif task.status in FINAL or not is_current:
-            rundir.finish(self.instance.paths.conductor, task.spec.project, task_id, number)
+            self._put_away(task, number)
 
 
 def _note_release(run_dir: str) -> None:
     """Whoever reads meta.json sees that the lock is free."""
-    try:
+    with suppress(CorruptMetaError, FileNotFoundError):
         meta = read_meta(run_dir)
-    except CorruptMetaError:
-        return
-    meta.lock_released = True
-    write_meta(run_dir, meta, durable=False)
+        meta.lock_released = True
+        write_meta(run_dir, meta, durable=False)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from fairlead.base.errors import FairleadError
+from fairlead.base.files import make_directory
 from fairlead.base.service import Single, Waiter
 from fairlead.config.paths import Paths
 from fairlead.queue.admit import Log
@@ -19,9 +20,11 @@ class WatchdogProcess:
 
     def __init__(self, paths: Paths, environ: Mapping[str, str], log: Log) -> None:
         self.log = log
-        self.instance = Instance(paths, environ, log)
+        # First: while we wait for our turn, the store may be replaced by a rebuilt one.
+        make_directory(paths.run)
         self.single = Single(paths.watchdog_lock, "the watchdog")
         self.single.take()
+        self.instance = Instance(paths, environ, log)
         self.waiter = Waiter(paths.bells, "watchdog")
         self.watchdog = Watchdog(self.instance)
         self._next_look = 0.0
@@ -49,7 +52,7 @@ class WatchdogProcess:
         return guarded(self.watchdog.steps(), self.log)
 
     def _pause(self) -> float:
-        return self._next_look - self.instance.clock.boot()
+        return 0.0 if self.watchdog.has_more else self._next_look - self.instance.clock.boot()
 
     def _hear(self, words: set[str]) -> None:
         self.watchdog.hear(words)

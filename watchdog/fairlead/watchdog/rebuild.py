@@ -7,12 +7,11 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
-from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec import Struct, field, structs
 
 from fairlead.base.clock import SystemClock
 from fairlead.base.errors import FairleadError, RefusedError
-from fairlead.base.files import make_directory, read_json, read_plain, remove, sync_directory, sync_file
+from fairlead.base.files import make_directory, names_in, read_json, read_plain, remove, sync_directory, sync_file
 from fairlead.base.identity import boot_id, host
 from fairlead.base.ids import is_id
 from fairlead.base.service import Single
@@ -22,10 +21,10 @@ from fairlead.conductor.liveness import Void, void
 from fairlead.conductor.meta import CorruptMetaError, Meta, read_meta
 from fairlead.config.loading import load
 from fairlead.config.paths import Paths
-from fairlead.queue.accepted import Accepted
+from fairlead.queue.accepted import Accepted, folders_in
 from fairlead.queue.admit import Log, created_at, owner_of
 from fairlead.queue.archive import Archive
-from fairlead.queue.instance import share_of
+from fairlead.queue.instance import Presence, share_of
 from fairlead.queue.record import task_of
 from fairlead.queue.sqlite.store import SqliteStore, open_store
 from fairlead.queue.states import Status
@@ -63,24 +62,35 @@ class Rebuild:
         self.accepted = Accepted(paths.accepted)
         self.report = Rebuilt()
         self.new_path = paths.store + ".rebuilding"
+        #: For runs whose token is not known: below all that were ever given out.
+        self._unknown_token = 0
 
     def run(self, *, replace: bool) -> Rebuilt:
         """Make the new store; daemon and watchdog must be stopped, and stay so meanwhile."""
         for directory in self.paths.directories():
             make_directory(directory)
-        singles = [Single(self.paths.daemon_lock, "the daemon"), Single(self.paths.watchdog_lock, "the watchdog")]
-        for single in singles:
-            single.take()
-        try:
+        with self._alone():
             if os.path.exists(self.paths.store) and not replace:
                 raise StoreThereError(f"{self.paths.store} is there: say --replace to put it aside and rebuild.")
             self._build()
             self._put_in_place()
-        finally:
-            for single in singles:
-                single.release()
         self.log.info("rebuilt", **self.report.restored)
         return self.report
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Nobody works with the old store, or begins to, until the new one is there."""
+        singles = [Single(self.paths.daemon_lock, "the daemon"), Single(self.paths.watchdog_lock, "the watchdog")]
+        presence = Presence(self.paths)
+        try:
+            for single in singles:
+                single.take()
+            presence.alone()
+            yield
+        finally:
+            presence.release()
+            for single in singles:
+                single.release()
 
     def _build(self) -> None:
         for ending in ("", "-wal", "-shm"):
@@ -97,11 +107,13 @@ class Rebuild:
         Closing the last connection has emptied the log into the new file: it is whole by itself.
         """
         sync_file(self.new_path)
-        if os.path.exists(self.paths.store):
-            self.report.aside = f"{self.paths.store}.{self.clock.wall_ms()}"
-            for ending in ("-wal", "-shm", ""):
-                with suppress(FileNotFoundError):
-                    os.rename(self.paths.store + ending, self.report.aside + ending)
+        aside = f"{self.paths.store}.{self.clock.wall_ms()}"
+        # The file before its log: without it nobody starts, without its log it would be an older one. And a log that
+        # was left behind by itself would be taken for the new one's.
+        for ending in ("", "-wal", "-shm"):
+            with suppress(FileNotFoundError):
+                os.rename(self.paths.store + ending, aside + ending)
+                self.report.aside = aside
         os.rename(self.new_path, self.paths.store)
         sync_directory(self.paths.home)
 
@@ -109,7 +121,7 @@ class Rebuild:
 
     def _restore_all(self, store: SqliteStore) -> None:
         """What ended first, in portions, since there may be many; then what waits and runs."""
-        live = self._runs(self._waiting())
+        live = self._with_attempts(self._runs(self._waiting()))
         portion: list[Restored] = []
         for one in self._ended(live):
             portion.append(one)
@@ -163,10 +175,11 @@ class Rebuild:
         for task_id in self.archive.ids():
             with self._noting(os.path.join(self.paths.archive, task_id)):
                 task, attempts = task_of(self.archive.read(task_id) or {})
-                newer = live.get(task_id)
-                if newer is None or (newer.task.status is not Status.RUNNING and newer.task.version <= task.version):
+                if task.id != task_id:
+                    raise ValueError(f"it tells of another task, {task.id}")
+                if task_id not in live or not _is_later(live[task_id], task):
                     live.pop(task_id, None)
-                    yield self._restored(replace(task, archived=True), attempts)
+                    yield self._restored(structs.replace(task, archived=True), attempts)
 
     # ------------------------------------------------------------------ runs
 
@@ -174,12 +187,24 @@ class Rebuild:
         """Runs are restored as running, whatever became of them: the watchdog looks, and records it."""
         for run_dir in list(rundir.all_active(self.paths.conductor)):
             task_id, _, number = os.path.basename(run_dir).rpartition(".")
-            if void(run_dir) is Void.NEVER_STARTED:
+            if not is_id(task_id) or not number.isdigit() or not os.path.isdir(run_dir):
+                self.report.unreadable.append((run_dir, "it is no run directory"))
+            elif void(run_dir) is Void.NEVER_STARTED:
                 rundir.discard(run_dir)
-            elif task_id in found and number.isdigit():
+            elif task_id in found:
                 found[task_id] = self._with_run(found[task_id], run_dir, int(number))
-            elif self.archive.read(task_id) is None:
+            elif not os.path.exists(self.archive.path(task_id)):
                 self.report.unreadable.append((run_dir, "its task has no accepted file"))
+        return found
+
+    def _with_attempts(self, found: dict[str, Restored]) -> dict[str, Restored]:
+        """Attempts that are over have left their directories: their numbers are not given out again."""
+        for project in folders_in(self.paths.conductor):
+            for name in names_in(os.path.join(project, "finished")):
+                task_id, _, number = name.rpartition(".")
+                one = found.get(task_id)
+                if one is not None and number.isdigit() and one.task.attempt < int(number):
+                    found[task_id] = structs.replace(one, task=structs.replace(one.task, attempt=int(number)))
         return found
 
     def _with_run(self, one: Restored, run_dir: str, number: int) -> Restored:
@@ -187,7 +212,7 @@ class Rebuild:
         if number < one.task.attempt:
             return one
         meta = self._meta(one.task, run_dir, number)
-        task = replace(
+        task = structs.replace(
             one.task,
             status=Status.RUNNING,
             attempt=meta.attempt,
@@ -215,8 +240,10 @@ class Rebuild:
         """A run of which nothing is alive and whose meta.json is spoilt: the watchdog will find it lost."""
         try:
             lock_id = read_launch(run_dir).env[MARKER]
+            token = int(lock_id.rpartition("_")[2])
         except (OSError, ValueError, KeyError, FairleadError):
-            lock_id = f"{task.id}_0"
+            self._unknown_token = token = self._unknown_token - 1
+            lock_id = f"{task.id}_{token}"
         return Meta(
             id=task.id,
             status=Status.RUNNING,
@@ -225,7 +252,7 @@ class Rebuild:
             agent=task.spec.agent,
             attempt=number,
             lock_id=lock_id,
-            token=int(lock_id.rpartition("_")[2]),
+            token=token,
             host=host(),
             boot_id=boot_id(),
             claimed_boot=self.clock.boot(),
@@ -234,10 +261,9 @@ class Rebuild:
 
     def _lock(self, meta: Meta) -> Lock:
         lease = self.config.per_user_serialization.lock_timeout_seconds
-        serialized = self.config.per_user_serialization.enabled
         supervisor = meta.supervisor
         return Lock(
-            name=f"user:{meta.user}" if serialized else f"task:{meta.id}",
+            name=self._lock_name(meta),
             lock_id=meta.lock_id,
             token=meta.token,
             task_id=meta.id,
@@ -253,10 +279,22 @@ class Rebuild:
             ),
         )
 
+    def _lock_name(self, meta: Meta) -> str:
+        """A run that has ended needs its user's lock no more, it has only to be recorded."""
+        serialized = self.config.per_user_serialization.enabled
+        return f"user:{meta.user}" if serialized and not meta.ended else f"task:{meta.id}"
 
-def _line(one: Restored) -> tuple[int, str]:
-    """Where a task stood in the line: its old place if it is known, else when it came."""
-    return one.task.seq or one.task.created_at, one.task.id
+
+def _is_later(live: Restored, archived: Task) -> bool:
+    """Whether a task goes on after what the archive tells: with a later attempt, or changed or retried since."""
+    if live.lock is not None:
+        return live.task.attempt > archived.attempt
+    return live.task.version > archived.version
+
+
+def _line(one: Restored) -> tuple[int, int, str]:
+    """Where a task stood in the line: by when it came."""
+    return one.task.created_at, one.task.seq, one.task.id
 
 
 def _attempt(meta: Meta) -> Attempt:

@@ -3,17 +3,20 @@
 import os
 import shutil
 from collections.abc import Iterator
+from itertools import islice
 
 from msgspec import Struct, field
 
+from fairlead.base.errors import FairleadError
 from fairlead.base.files import names_in, remove
 from fairlead.base.ids import is_id
-from fairlead.queue.accepted import Accepted
+from fairlead.conductor.rundir import finished_dir
+from fairlead.queue.accepted import Accepted, folders_in
 from fairlead.queue.admit import created_at
 from fairlead.queue.archive import Archive
 from fairlead.queue.errors import NoSuchTaskError
 from fairlead.queue.instance import Instance
-from fairlead.queue.record import milliseconds
+from fairlead.queue.record import task_of
 from fairlead.queue.task import Task
 
 #: Tasks that are forgotten with one commit.
@@ -37,17 +40,25 @@ class Retention:
         self.store = instance.store
         self.archive = Archive(instance.paths.archive)
         self.accepted = Accepted(instance.paths.accepted)
+        self._to_look_at = self.accepted.files()
+        #: Run directories that go, or would go, with this pruning.
+        self._going: set[str] = set()
 
-    def prune(self, days: float | None = None, *, dry_run: bool = False) -> Pruned:
-        """Delete what is older than the settings, or `days`, say; with `dry_run` only tell."""
+    def prune(self, days: float | None = None, *, dry_run: bool = False, most: int | None = None) -> Pruned:
+        """Delete what is older than the settings, or `days`, say; with `dry_run` only tell.
+
+        Of the accepted files at most so many are looked at, and the next ones next time: a million may wait.
+        """
         age = self.instance.config.retention.days if days is None else days
         before = self.instance.clock.wall_ms() - int(age * DAY_MS)
         report = Pruned(dry_run=dry_run)
+        self._going.clear()
         self._prune_runs(before, report)
         self._prune_archive(before, report)
-        self._prune_accepted(report)
+        self._prune_accepted(report, most)
         self._prune_folder("rejected", self.instance.paths.rejected, before, report)
         self._prune_folder("lock_files_aside", os.path.join(self.instance.paths.locks, "aside"), before, report)
+        self._prune_folder("logs", self.instance.paths.logs, before, report)
         if not dry_run:
             self._forget(before, report)
         if report.deleted and not dry_run:
@@ -63,6 +74,7 @@ class Retention:
                 report.kept += [(run_dir, why)] if why != "young" else []
                 continue
             _count(report, "runs")
+            self._going.add(run_dir)
             if not report.dry_run:
                 shutil.rmtree(run_dir, ignore_errors=True)
 
@@ -72,9 +84,10 @@ class Retention:
         task = self._task(task_id)
         if task is not None and not task.archived:
             return f"its task is {task.status} and not archived"
-        if task is None and self.archive.read(task_id) is None:
-            return "its task has no record in the archive"
-        return ""
+        return "" if task is not None or self._is_archived(task_id) else "its task has no record in the archive"
+
+    def _is_archived(self, task_id: str) -> bool:
+        return is_id(task_id) and os.path.exists(self.archive.path(task_id))
 
     # ------------------------------------------------------------------ records
 
@@ -83,44 +96,59 @@ class Retention:
         for task_id in self.archive.ids():
             if is_id(task_id) and _made(task_id) >= before:
                 return  # ids sort by time, and no task ends before it was made
-            path = self.archive.path(task_id) if is_id(task_id) else task_id
             if why := self._why_keep_record(task_id, before):
-                report.kept += [(path, why)] if why != "young" else []
+                report.kept += [(task_id, why)] if why != "young" else []
                 continue
             _count(report, "records")
             if not report.dry_run:
-                remove(path)
+                remove(self.archive.path(task_id))
 
     def _why_keep_record(self, task_id: str, before: int) -> str:
         try:
-            record = self.archive.read(task_id) or {}
-            finished = milliseconds(record.get("finished_at"))
-        except (ValueError, OSError, AttributeError, TypeError) as error:
-            return f"it cannot be read: {error}"
-        if finished is None:
+            recorded, _ = task_of(self.archive.read(task_id) or {})
+        except (FairleadError, ValueError, OSError, AttributeError, KeyError, TypeError) as error:
+            return f"it cannot be read: {error!r}"
+        if recorded.finished_at is None:
             return "it does not say when its task ended"
         task = self._task(task_id)
         if task is not None and not task.archived:
             return f"its task is {task.status} again"
-        return "young" if finished >= before else ""
+        return "young" if recorded.finished_at >= before or self._has_runs(recorded) else ""
+
+    def _has_runs(self, task: Task) -> bool:
+        """Whether directories of its runs are kept: without the record nobody could tell that they may go."""
+        where = (self.instance.paths.conductor, task.spec.project, task.id)
+        runs = {finished_dir(*where, number) for number in range(1, task.attempt + 1)}
+        return any(map(os.path.exists, runs - self._going))
 
     # ------------------------------------------------------------------ files
 
-    def _prune_accepted(self, report: Pruned) -> None:
+    def _prune_accepted(self, report: Pruned, most: int | None) -> None:
         """Accepted files of archived tasks: a crash came between the archive and the tidying."""
-        for task_id, path in self.accepted.files():
-            task = self._task(task_id) if is_id(task_id) else None
-            if task is not None and task.archived:
-                _count(report, "accepted")
-                if not report.dry_run:
-                    remove(path)
+        for task_id, path in self._next_accepted(most):
+            self._prune_if_archived(task_id, 0, path, report)
+        for task_id, version, path in self.accepted.records():
+            self._prune_if_archived(task_id, version, path, report)
         if not report.dry_run:
             self.accepted.remove_empty_folders()
+
+    def _next_accepted(self, most: int | None) -> list[tuple[str, str]]:
+        found = list(islice(self._to_look_at, most))
+        if most is None or len(found) < most:
+            self._to_look_at = self.accepted.files()
+        return found
+
+    def _prune_if_archived(self, task_id: str, version: int, path: str, report: Pruned) -> None:
+        task = self._task(task_id)
+        if task is not None and task.archived and version <= task.version:
+            _count(report, "accepted")
+            if not report.dry_run:
+                remove(path)
 
     def _prune_folder(self, kind: str, folder: str, before: int, report: Pruned) -> None:
         for name in names_in(folder):
             path = os.path.join(folder, name)
-            if _changed(path) >= before:
+            if _changed(path) >= before or path in (self.instance.paths.log_file, self.instance.paths.error_log):
                 continue
             if os.path.isdir(path) and not os.path.islink(path):
                 report.kept.append((path, "it is a directory"))
@@ -147,8 +175,8 @@ def _count(report: Pruned, kind: str, more: int = 1) -> None:
 
 
 def _finished_runs(conductor: str) -> Iterator[str]:
-    for project in names_in(conductor):
-        place = os.path.join(conductor, project, "finished")
+    for project in folders_in(conductor):
+        place = os.path.join(project, "finished")
         yield from (os.path.join(place, name) for name in names_in(place))
 
 

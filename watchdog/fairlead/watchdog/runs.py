@@ -1,21 +1,23 @@
 """Active runs: what became of each, recorded; requests to stop handed on; those without a pulse ended."""
 
 import json
+import math
 import os
 import signal
 from contextlib import suppress
 
 from msgspec.structs import replace
 
+from fairlead.base.errors import FairleadError, UnavailableError
 from fairlead.base.files import write_atomically
 from fairlead.base.identity import ProcessId, boot_id, host, is_alive
 from fairlead.conductor import rundir, tree
 from fairlead.conductor.launch import MARKER, read_launch
-from fairlead.conductor.meta import Meta
+from fairlead.conductor.meta import CorruptMetaError, Meta, read_meta
 from fairlead.conductor.output import last_words
 from fairlead.conductor.verdict import Examiner, Finding, Verdict, end_leftovers
 from fairlead.queue.claims import give_back, record_ends
-from fairlead.queue.errors import StaleTokenError
+from fairlead.queue.errors import StaleTokenError, StoreBrokenError
 from fairlead.queue.instance import Instance
 from fairlead.queue.states import Status
 from fairlead.queue.store import Ended, Holder, Lock
@@ -24,6 +26,8 @@ from fairlead.watchdog.pulse import Pulse, Pulses, feel, hard_stop, is_silent
 
 #: Leases are renewed when this part of them is used up, not with every heartbeat.
 RENEW_AFTER = 0.1
+_ALL_KILLED = "all processes were killed and seen gone"
+_SURVIVED = "some processes were killed and are still there"
 
 
 class Runs:
@@ -50,7 +54,7 @@ class Runs:
         for task in active:
             lock = locks[task.token]
             if lock.holder.host == self.host and (names is None or self._name(task) in names):
-                end, gave_back = self._look_at(task, lock)
+                end, gave_back = self._look_safely(task, lock)
                 freed = freed or gave_back
                 ends += [(lock, end)] if end else []
         record_ends(self.instance, ends)
@@ -59,49 +63,76 @@ class Runs:
     def _name(self, task: Task) -> str:
         return f"{task.id}.{task.attempt}"
 
+    def _look_safely(self, task: Task, lock: Lock) -> tuple[Ended | None, bool]:
+        """One run whose files are in a state that nobody thought of must not keep the others from being looked at."""
+        try:
+            return self._look_at(task, lock)
+        except (UnavailableError, StoreBrokenError):
+            raise  # the store's trouble is everybody's
+        except (FairleadError, OSError, ValueError) as error:
+            self.instance.log.error("look_failed", task=task.id, user=task.spec.user, error=str(error))
+            return None, False
+
     def _look_at(self, task: Task, lock: Lock) -> tuple[Ended | None, bool]:
         """What is to be recorded of one run, and whether it was given back to the queue."""
         verdict = self.examiner.examine(task, lock, overdue=self._is_overdue(task, lock))
         match verdict.finding:
             case Finding.STARTING:
                 return None, False
-            case Finding.ALIVE if verdict.meta is not None:
+            case Finding.ALIVE:
                 return self._attend(task, lock, verdict.meta), False
-            case Finding.ENDED if verdict.meta is not None:
-                return _as_written(task, verdict), False
+            case Finding.ENDED:
+                return _as_written(task, verdict.meta), False
             case Finding.NEVER_STARTED:
                 return self._never_started(task, lock, verdict)
             case Finding.DEAD | Finding.UNDEAD:
-                return self._lost(task, verdict), False
-        return None, False
+                return self._lost(task, lock, verdict), False
 
     def _is_overdue(self, task: Task, lock: Lock) -> bool:
         """Whether a claimed run should have started by now, or need not start any more."""
-        pulse = self.pulses.of(task.token, self.clock.boot())
-        waited = self.clock.boot() - pulse.first_seen
-        holder = lock.holder
-        dispatcher_gone = holder.boot_id != self.boot_id or not is_alive(ProcessId(holder.pid, holder.start))
+        now = self.clock.boot()
         return (
             task.cancel is not None
-            or waited > self.instance.config.intervals.start_grace
-            or (task.status is Status.CLAIMED and dispatcher_gone)
+            or now - self.pulses.of(task.token, now).first_seen > self.instance.config.intervals.start_grace
+            or (task.status is Status.CLAIMED and self._is_gone(lock.holder))
         )
+
+    def _is_gone(self, holder: Holder) -> bool:
+        """Whether this process of this host has ended."""
+        return holder.boot_id != self.boot_id or not is_alive(ProcessId(holder.pid, holder.start))
 
     # ------------------------------------------------------------------ alive
 
-    def _attend(self, task: Task, lock: Lock, meta: Meta) -> Ended | None:
-        """It lives: note its start, hand on a request to stop, feel its pulse; end it if it has none."""
-        if task.status is Status.CLAIMED:
-            self._note_start(task, lock, meta)
-        if task.cancel is not None:
-            self._ask_to_stop(task, meta)
+    def _attend(self, task: Task, lock: Lock, meta: Meta | None) -> Ended | None:
+        """It lives: note its start, hand on a request to stop, feel its pulse; end it if it has none.
+
+        Without a readable meta.json nothing of it can be felt: then it has its lease, and no longer.
+        """
+        supervisor = _supervisor(task, lock, meta)
+        if task.cancel is not None and supervisor is not None:
+            self._ask_to_stop(task, supervisor)
         now = self.clock.boot()
         pulse = self.pulses.of(task.token, now)
-        if feel(pulse, meta, now):
+        if meta is not None:
+            self._feel(task, lock, meta, pulse)
+        return self._end_if_over(task, lock, meta, pulse)
+
+    def _feel(self, task: Task, lock: Lock, meta: Meta, pulse: Pulse) -> None:
+        """Take note of what meta.json says."""
+        if task.status is Status.CLAIMED:
+            self._note_start(task, lock, meta)
+        if feel(pulse, meta, self.clock.boot()):
             self._renew(lock)
         if pulse.hard_stop is None:
-            pulse.hard_stop = hard_stop(meta, read_launch(self.examiner.run_dir(task)))
-        return self._end_if_over(task, lock, meta, pulse)
+            pulse.hard_stop = self._hard_stop(task, meta)
+
+    def _hard_stop(self, task: Task, meta: Meta) -> float:
+        """When it must be over at the latest; its supervisor knows that even where task.json was taken away."""
+        try:
+            return hard_stop(meta, read_launch(self.examiner.run_dir(task)))
+        except (FairleadError, OSError, ValueError) as error:
+            self.instance.log.warning("no_time_limit_known", task=task.id, error=str(error))
+            return math.inf
 
     def _note_start(self, task: Task, lock: Lock, meta: Meta) -> None:
         """From now on the supervisor answers for the lock, in the row and in its mirror."""
@@ -115,14 +146,14 @@ class Runs:
             user = task.spec.user
             self.instance.log.info("started", task=task.id, user=user, attempt=task.attempt, pid=meta.pid)
 
-    def _ask_to_stop(self, task: Task, meta: Meta) -> None:
-        """Leave the note that says who wants it, then signal; the supervisor does the rest, once."""
+    def _ask_to_stop(self, task: Task, supervisor: ProcessId) -> None:
+        """Leave the note that says who wants it, then signal. Signalling again is harmless, forgetting it is not."""
         note = os.path.join(self.examiner.run_dir(task), rundir.CANCEL)
-        if os.path.exists(note) or meta.supervisor is None:
-            return
-        write_atomically(note, json.dumps({"by": task.cancel}).encode())
-        tree.send_safely(ProcessId(meta.supervisor.pid, meta.supervisor.start), signal.SIGTERM)
-        self.instance.log.info("asked_to_stop", task=task.id, user=task.spec.user, by=task.cancel)
+        if not os.path.exists(note):
+            self.instance.log.info("asked_to_stop", task=task.id, user=task.spec.user, by=task.cancel)
+            with suppress(FileNotFoundError):  # the run directory was taken away
+                write_atomically(note, json.dumps({"by": task.cancel}).encode())
+        tree.send_safely(supervisor, signal.SIGTERM)
 
     def _renew(self, lock: Lock) -> None:
         now, lease = self.clock.wall_ms(), self.instance.lease
@@ -132,7 +163,7 @@ class Runs:
             if renewed is not None and renewed.lock_id == lock.lock_id:
                 self.instance.locks.files.refresh(renewed)
 
-    def _end_if_over(self, task: Task, lock: Lock, meta: Meta, pulse: Pulse) -> Ended | None:
+    def _end_if_over(self, task: Task, lock: Lock, meta: Meta | None, pulse: Pulse) -> Ended | None:
         """A run without a pulse for its whole lease, or far beyond its time limit, is ended by force."""
         now = self.clock.boot()
         if is_silent(pulse, now, self.instance.lease):
@@ -141,31 +172,42 @@ class Runs:
             reason, error = "timeout", "still there long after its time limit; its supervisor did not end it"
         else:
             return None
-        left = self._end_tree(lock, meta)
+        left = self._end_tree(lock, meta, _supervisor(task, lock, meta))
+        if not left and (written := self._written_at_last(task)):
+            return written
         outcome = Outcome(
             status=Status.FAILED,
             reason=reason,
             error=error,
             finished_at=self.clock.wall_ms(),
-            held=now - meta.claimed_boot,
-            evidence={"proof": "all processes were killed and seen gone", "left": [list(one) for one in left]},
+            held=now - (meta.claimed_boot if meta else pulse.first_seen),
+            log_tail=last_words(self.examiner.run_dir(task)),
+            evidence={"proof": _SURVIVED if left else _ALL_KILLED, "left": [list(one) for one in left]},
         )
         return _ended(task, outcome, meta, quarantine=bool(left))
 
-    def _end_tree(self, lock: Lock, meta: Meta) -> list[ProcessId]:
+    def _end_tree(self, lock: Lock, meta: Meta | None, supervisor: ProcessId | None) -> list[ProcessId]:
         """Kill the supervisor with everything below it; returns what is still there."""
-        supervisor = meta.supervisor
-        noted = list(meta.processes)
-        if supervisor is not None:
-            noted += tree.identify([supervisor.pid, *tree.descendants_of(supervisor.pid)])
+        noted = list(meta.processes) if meta else []
+        if supervisor is not None and tree.lives(supervisor):
+            noted += [supervisor, *tree.below(supervisor.pid)]
         return end_leftovers(lock.lock_id, noted)
+
+    def _written_at_last(self, task: Task) -> Ended | None:
+        """The end, if the supervisor wrote it down just before it was killed."""
+        try:
+            meta = read_meta(self.examiner.run_dir(task))
+        except CorruptMetaError:
+            return None
+        return _as_written(task, meta) if meta.ended else None
 
     # ------------------------------------------------------------------ over
 
     def _never_started(self, task: Task, lock: Lock, verdict: Verdict) -> tuple[Ended | None, bool]:
         run_dir = self.examiner.run_dir(task)
         if task.cancel is None:
-            give_back(self.instance, task, lock, why="it did not start in time", evidence=verdict.evidence)
+            why = "its dispatcher died before it started" if self._is_gone(lock.holder) else "it did not start in time"
+            give_back(self.instance, task, lock, why=why, evidence=verdict.evidence)
             rundir.discard(run_dir)
             return None, True
         outcome = Outcome(
@@ -177,10 +219,10 @@ class Runs:
         )
         return Ended(task_id=task.id, token=task.token, outcome=outcome), False
 
-    def _lost(self, task: Task, verdict: Verdict) -> Ended:
+    def _lost(self, task: Task, lock: Lock, verdict: Verdict) -> Ended:
         """Nobody saw how it ended: that is never a success, and never silently run again."""
         meta = verdict.meta
-        rebooted = meta is not None and meta.boot_id != self.boot_id
+        rebooted = (meta.boot_id if meta else lock.holder.boot_id) != self.boot_id
         outcome = Outcome(
             status=Status.LOST,
             reason="reboot" if rebooted else "supervisor_died",
@@ -215,9 +257,15 @@ class Runs:
         return freed
 
 
-def _as_written(task: Task, verdict: Verdict) -> Ended:
+def _supervisor(task: Task, lock: Lock, meta: Meta | None) -> ProcessId | None:
+    """Who looks after the run: once its start was recorded the store knows, before that only meta.json does."""
+    if task.status is Status.RUNNING:
+        return ProcessId(lock.holder.pid, lock.holder.start)
+    return ProcessId(meta.supervisor.pid, meta.supervisor.start) if meta and meta.supervisor else None
+
+
+def _as_written(task: Task, meta: Meta | None) -> Ended:
     """The end as the supervisor wrote it."""
-    meta = verdict.meta
     if meta is None:
         raise AssertionError("an end without a meta.json")
     outcome = Outcome(
@@ -232,7 +280,7 @@ def _as_written(task: Task, verdict: Verdict) -> Ended:
         result=meta.result,
         artifacts=tuple(meta.artifacts),
         log_tail=meta.log_tail,
-        evidence=verdict.evidence,
+        evidence={"written_by": "supervisor"},
     )
     return _ended(task, outcome, meta)
 

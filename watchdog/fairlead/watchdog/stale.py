@@ -36,7 +36,7 @@ class StaleLocks:
         freed = [self._release_if_dead(lock) for lock in held if lock.kind == "hold"]
         rows = {lock.user: lock for lock in held}
         for user, lock in rows.items():
-            if user is not None and lock.kind == "run":
+            if user is not None and lock.task_id != SWEEPER:
                 self._mend_mirror(user, lock)
         freed += [self._look_at_file(user) for user in self.locks.files.users() - set(rows)]
         return any(freed)
@@ -59,6 +59,8 @@ class StaleLocks:
         return freed
 
     def _lives(self, lock: Lock) -> bool:
+        if lock.task_id == SWEEPER and lock.holder == this_holder():
+            return False  # we hold none between two looks: the last one failed before it could let go
         process = ProcessId(lock.holder.pid, lock.holder.start)
         return is_alive(process) or bool(tree.marked(MARKER, lock.lock_id))
 
@@ -73,7 +75,7 @@ class StaleLocks:
         if found is not None and found.kind is Metadata.CORRUPT:
             aside = self.locks.files.set_aside(user)
             self.instance.log.warning("lock_file_mended", user=user, aside=aside)
-        self.locks.files.put(lock)
+        self.locks.show(lock)
 
     # ------------------------------------------------------------------ files without a row
 
@@ -87,12 +89,17 @@ class StaleLocks:
         if found.lock_id and self.store.past_lock(found.lock_id):
             return {"proof": "a mirror of a lock that was released", "lock_id": found.lock_id}
         if found.kind is Metadata.GOOD:
-            return self._dead_foreigner(found.data)
-        if found.kind is Metadata.CORRUPT and self._is_old(found.path):
+            return self._dead_foreigner(found)
+        if found.kind is Metadata.CORRUPT and all(map(self._is_old, _both_files(found))):
             return self._unreadable(found)
         return None
 
-    def _dead_foreigner(self, data: dict[str, Any]) -> dict[str, Any] | None:
+    def _dead_foreigner(self, found: LockFile) -> dict[str, Any] | None:
+        """A holder that is gone. It may be ours, forgotten by a rebuilt store: what that left bears the lock's id."""
+        proof = self._gone(found.data)
+        return None if proof is None or tree.marked(MARKER, found.lock_id) else proof
+
+    def _gone(self, data: dict[str, Any]) -> dict[str, Any] | None:
         """A foreign holder is proven dead only by this host's own processes: age proves nothing."""
         pid = data.get("acquired_by_pid")
         if data.get("host") != self.host or not isinstance(pid, int):
@@ -107,7 +114,7 @@ class StaleLocks:
     def _unreadable(self, found: LockFile) -> dict[str, Any] | None:
         """Metadata that cannot be read: free if no run of that user is alive and nobody has the file open."""
         alive = tree.marked(_USER_MARKER, found.user)
-        users = _open_by(found.path)
+        users = [pid for path in _both_files(found) for pid in _open_by(path)]
         if alive or users:
             processes = [list(one) for one in alive]
             self.instance.log.warning(
@@ -117,11 +124,11 @@ class StaleLocks:
         return {"proof": "unreadable; no run of the user is alive and nobody has the file open"}
 
     def _is_old(self, path: str) -> bool:
-        """Whether it has been like this for a while: its maker may still be writing it."""
+        """Whether it has been like this for a while, or is not there: its maker may still be writing it."""
         try:
             return time.time() - os.lstat(path).st_mtime > self.instance.config.intervals.settle
         except FileNotFoundError:
-            return False
+            return True
 
     def _clear_away(self, user: str, evidence: dict[str, Any]) -> bool:
         """Take the row, look again, put the file aside, give the row back."""
@@ -138,6 +145,11 @@ class StaleLocks:
             self.instance.log.warning("lock_freed", lock=lock.name, evidence=evidence)
         self.store.release(lock.lock_id, why="cleared away", now=clock.wall_ms(), evidence=evidence)
         return proven is not None
+
+
+def _both_files(found: LockFile) -> tuple[str, str]:
+    """The lock file and the metadata beside it, either of which its maker may be writing."""
+    return found.path, found.path.removesuffix(".lock") + ".json"
 
 
 def _open_by(path: str) -> list[int]:

@@ -11,6 +11,10 @@ from fairlead.watchdog.stale import StaleLocks
 
 #: Seconds between two prunings.
 PRUNE_EVERY = 3600.0
+#: Accepted files that are looked at with one of them: about a third of a second.
+LOOKED_AT = 20_000
+#: The kernel keeps this many rings for us, unless it is told otherwise, and turns the next ones away.
+CROWD = 10
 
 
 class Watchdog:
@@ -25,6 +29,8 @@ class Watchdog:
         #: Run directories that were rung for since the last pass; only these are looked at, until `look_around`.
         self.rung: set[str] = set()
         self.look_around = True
+        #: There was more to archive than fits into one pass: ends are recorded in between.
+        self.has_more = False
         self._freed = False
         self._prune_at = 0.0
 
@@ -50,17 +56,18 @@ class Watchdog:
         )
 
     def hear(self, words: set[str]) -> None:
-        """Take in what was rung: `ended NAME` and `started NAME` are about one run, anything else about all."""
-        names = {word.partition(" ")[2] for word in words if word.startswith(("ended ", "started "))}
-        self.rung |= names
-        self.look_around = len(names) < len(words) or not words
+        """Take in what was rung: `ended NAME` and `started NAME` are about one run, all else and a crowd about all."""
+        about_one = {word for word in words if word.startswith(("ended ", "started "))}
+        self.rung |= {word.partition(" ")[2] for word in about_one}
+        self.look_around = about_one < words or not (words or self.has_more) or len(words) > CROWD
 
     # ------------------------------------------------------------------ steps
 
     def record_runs(self) -> None:
         """What became of each run, in the store; ended ones free their locks."""
-        names, self.rung = self.rung, set()
+        names = set(self.rung)
         self._freed = self.runs.look(None if self.look_around else names) or self._freed
+        self.rung -= names  # only now: after a look that failed, these are still to be looked at
 
     def end_quarantines(self) -> None:
         """Locks that were kept because something could not be proven dead."""
@@ -78,7 +85,7 @@ class Watchdog:
 
     def archive_finished(self) -> None:
         """Finished tasks are written to the archive."""
-        self.archiving.archive_finished()
+        self.has_more = self.archiving.archive_finished()
 
     def clear_left_overs(self) -> None:
         """Run directories of attempts that are over, left by a crash between two steps."""
@@ -89,4 +96,4 @@ class Watchdog:
         now = self.instance.clock.boot()
         if now >= self._prune_at:
             self._prune_at = now + PRUNE_EVERY
-            self.retention.prune()
+            self.retention.prune(most=LOOKED_AT)

@@ -1,26 +1,36 @@
 """fairlead cancel."""
 
 from fairlead.cli.access import Access, who
-from fairlead.cli.arguments import parser
-from fairlead.cli.output import print_json
-from fairlead.queue.states import FINAL
+from fairlead.cli.arguments import Parser, parser
+from fairlead.cli.changing import change_each
+from fairlead.cli.options import add_ids
+from fairlead.queue.states import FINAL, Status, check_transition
+from fairlead.queue.task import Task
 
 
-def main(words: list[str]) -> int:
-    """Cancel waiting tasks, ask running ones to stop."""
+def make_parser() -> Parser:
+    """What it takes."""
     made = parser(
         "cancel",
         "Cancel waiting tasks; running ones are asked to stop, then ended after their grace.",
         ["fairlead cancel ID", "fairlead cancel ID1 ID2"],
     )
-    made.add_argument("ids", metavar="ID", nargs="+", help="the task's id, or enough of it")
-    args = made.parse_args(words)
+    add_ids(made)
+    return made
+
+
+def main(words: list[str]) -> int:
+    """Cancel waiting tasks, ask running ones to stop."""
+    args = make_parser().parse_args(words)
     access = Access()
     operations = access.operations()
-    tasks = [operations.cancel(access.task(part).id, by=who()) for part in args.ids]
-    if args.json:
-        print_json([{"id": task.id, "status": task.status, "cancel": task.cancel} for task in tasks])
-        return 0
-    for task in tasks:
-        print(f"{task.id} is cancelled" if task.status in FINAL else f"{task.id} was asked to stop")
-    return 0
+
+    def cancel(task: Task) -> Task:
+        check_transition(task.id, task.status, Status.CANCELLED)
+        return operations.cancel(task.id, by=who())
+
+    return change_each([access.task(part) for part in args.ids], cancel, _describe, as_json=args.json)
+
+
+def _describe(task: Task) -> str:
+    return f"{task.id} is cancelled" if task.status in FINAL else f"{task.id} was asked to stop"

@@ -1,23 +1,31 @@
 """fairlead capacity."""
 
-from fairlead.cli.arguments import open_connection, parser
-from fairlead.cli.output import print_json, print_table
+from typing import Any
+
+from fairlead.cli.arguments import Parser, parser
+from fairlead.cli.output import say, table
+from fairlead.cli.quick import open_connection
 from fairlead.queue.sqlite.overview import capacity
+
+
+def make_parser() -> Parser:
+    """What it takes."""
+    return parser("capacity", "Slots and who uses them.", ["fairlead capacity", "fairlead capacity --json | jq .slots"])
 
 
 def main(words: list[str]) -> int:
     """Print the slots and who uses them."""
-    made = parser("capacity", "Slots and who uses them.", ["fairlead capacity", "fairlead capacity --json | jq .slots"])
-    args = made.parse_args(words)
+    args = make_parser().parse_args(words)
     db = open_connection()
     data = capacity(db)
     db.close()
-    if args.json:
-        print_json(data)
-        return 0
-    slots = data["slots"]
-    print(f"{slots['used']} of {slots['max']} slots used, {slots['available']} free")
-    for kind in ("user", "project"):
-        if data[f"by_{kind}"]:
-            print_table([kind, "running"], sorted(data[f"by_{kind}"].items()))
+    say(data, _text(data), as_json=args.json)
     return 0
+
+
+def _text(data: dict[str, Any]) -> str:
+    slots = data["slots"]
+    parts = [f"{slots['used']} of {slots['max']} slots used, {slots['available']} free"]
+    used = ((kind, data[f"by_{kind}"]) for kind in ("user", "project"))
+    parts += [table([kind, "running"], sorted(by.items())) for kind, by in used if by]
+    return "\n".join(parts)

@@ -1,52 +1,71 @@
 """fairlead change."""
 
-import sys
-
 from msgspec import UNSET
 
-from fairlead.base.errors import UsageError
+from fairlead.base.errors import RefusedError, UsageError
 from fairlead.cli.access import Access, who
-from fairlead.cli.arguments import parser
-from fairlead.cli.output import print_json
-from fairlead.queue.task import PRIORITIES, Changes
-from fairlead.queue.taskfile import parse_time
+from fairlead.cli.arguments import Parser, parser
+from fairlead.cli.documents import NAME, document, said
+from fairlead.cli.options import add_id, whole
+from fairlead.cli.output import note, say
+from fairlead.config.schema import Agent, Config
+from fairlead.queue.record import spec_record
+from fairlead.queue.states import Status
+from fairlead.queue.task import Changes, Task
+from fairlead.queue.taskfile import Parsed, parse_task
+
+_KEYS = ("priority", "run_at", "title")
+#: A task file needs an agent to be one; which does not matter here.
+_SETTINGS = Config(agents={Config().default_agent: Agent(command=("true",))})
 
 
-def main(words: list[str]) -> int:
-    """Change a waiting task."""
+def make_parser() -> Parser:
+    """What it takes."""
     made = parser(
         "change",
         "Change the priority, time or title of a task that waits.",
         ["fairlead change ID --priority high", "fairlead change ID --run-at +2h", "fairlead change ID --run-at now"],
     )
-    made.add_argument("id", metavar="ID", help="the task's id, or enough of it")
-    made.add_argument("--priority", choices=PRIORITIES)
-    made.add_argument("--run-at", metavar="TIME", help="ISO 8601, +2h, or now")
-    made.add_argument("--title")
-    made.add_argument("--version", type=int, help="only if the task still has this version")
-    args = made.parse_args(words)
-    if args.priority is None and args.run_at is None and args.title is None:
+    add_id(made)
+    made.add_argument("--priority", metavar="WORD", help="critical, high, medium, low, or 0 (first) to 10")
+    made.add_argument("--run-at", metavar="TIME", help="not before then: ISO 8601, +2h, or now")
+    made.add_argument("--title", metavar="TEXT", help="what lists show")
+    made.add_argument("--version", metavar="N", type=whole, help="only if the task still has this version")
+    return made
+
+
+def main(words: list[str]) -> int:
+    """Change a waiting task."""
+    args = make_parser().parse_args(words)
+    given = {key: value for key in _KEYS if (value := getattr(args, key)) is not None}
+    if not given:
         raise UsageError("say what to change: --priority, --run-at or --title.")
     access = Access()
-    task = access.task(args.id)
-    changes = Changes(
-        priority=UNSET if args.priority is None else PRIORITIES.index(args.priority),
-        run_at=UNSET if args.run_at is None else _time(args.run_at, access.clock.wall_ms()),
-        title=UNSET if args.title is None else args.title,
-    )
-    changed = access.operations().change(task.id, args.version or task.version, changes, by=who())
-    if args.json:
-        print_json({"id": changed.id, "version": changed.version, "priority": changed.priority})
-    else:
-        print(f"{changed.id} is changed; it has version {changed.version} now")
+    changes = _changes(given, access.clock.wall_ms())
+    task = _waiting(access.task(args.id))
+    version = task.version if args.version is None else args.version
+    changed = access.operations().change(task.id, version, changes, by=who())
+    spec = spec_record(changed.spec)
+    data = {"id": changed.id, "version": changed.version} | {key: spec[key] for key in _KEYS}
+    say(data, f"{changed.id} is changed; it has version {changed.version} now", as_json=args.json)
     return 0
 
 
-def _time(text: str, now: int) -> int | None:
-    """The instant, or none for at once; how a time without a zone was read is said."""
-    if text == "now":
-        return None
-    instant, note = parse_time(text, now)
-    if note:
-        print(f"fairlead: note: {note}", file=sys.stderr)
-    return instant
+def _waiting(task: Task) -> Task:
+    if task.status is not Status.QUEUED:
+        raise RefusedError(f"task {task.id} is {task.status}: only a task that waits can be changed.")
+    return task
+
+
+def _changes(given: dict[str, str], now: int) -> Changes:
+    """What the options mean; now is no time at all."""
+    at_once = given.get("run_at") == "now"
+    rest = {key: value for key, value in given.items() if not (at_once and key == "run_at")}
+    parsed = said(lambda: _parse(rest, now))
+    for one in parsed.notes:
+        note(one)
+    return Changes(**{key: getattr(parsed.spec, key) if key in given else UNSET for key in _KEYS})
+
+
+def _parse(given: dict[str, str], now: int) -> Parsed:
+    return parse_task(document({"prompt": "-"} | given), NAME, "nobody", _SETTINGS, now)

@@ -1,96 +1,135 @@
 """fairlead completion."""
 
-from fairlead.cli.arguments import parser
+from fairlead.cli.arguments import Parser, parser
 from fairlead.cli.commands import COMMANDS
+from fairlead.cli.reference import actions, parsers
 
-_BASH = """_fairlead_ids() {{
-    fairlead list --all --limit 200 2>/dev/null | awk 'NR > 1 {{print $1}}'
-}}
-_fairlead() {{
-    local word="${{COMP_WORDS[COMP_CWORD]}}"
+#: Commands whose arguments are ids, and those with words of their own.
+_TAKE_IDS = ("show", "logs", "wait", "why", "cancel", "retry", "requeue", "change")
+_WORDS = {"config": "check show", "lock": "hold release", "completion": "bash zsh fish"}
+_IDS = 'fairlead list --all --limit 200 2>/dev/null | tail -n +2 | cut -d" " -f1'
+
+_BASH = """\
+_fairlead() {
+    local word="${COMP_WORDS[COMP_CWORD]}" options="" words=""
     if [ "$COMP_CWORD" -eq 1 ]; then
-        COMPREPLY=($(compgen -W "{commands}" -- "$word"))
+        COMPREPLY=($(compgen -W "@NAMES@" -- "$word"))
         return
     fi
-    case "${{COMP_WORDS[1]}}" in
-        show|logs|wait|why|cancel|retry|requeue|change)
-            COMPREPLY=($(compgen -W "$(_fairlead_ids)" -- "$word")) ;;
-        config) COMPREPLY=($(compgen -W "check show" -- "$word")) ;;
-        lock) COMPREPLY=($(compgen -W "hold release" -- "$word")) ;;
-        completion) COMPREPLY=($(compgen -W "bash zsh fish" -- "$word")) ;;
-        *) COMPREPLY=($(compgen -f -- "$word")) ;;
+    case "${COMP_WORDS[1]}" in
+@OPTIONS@
     esac
-}}
-complete -F _fairlead fairlead
+    case "${COMP_WORDS[1]}" in
+        @TAKE_IDS@) words="$(@IDS@)" ;;
+@WORDS@
+    esac
+    case "$word" in
+        -*) words="$options" ;;
+    esac
+    COMPREPLY=($(compgen -W "$words" -- "$word"))
+}
+# Where there is nothing to offer, files are.
+complete -o default -F _fairlead fairlead
 """
 
-_ZSH = """#compdef fairlead
-_fairlead() {{
-    local -a commands ids
+_ZSH = """\
+#compdef fairlead
+_fairlead() {
+    local -a commands
+    local options=""
     commands=(
-{described}
+@DESCRIBED@
     )
     if (( CURRENT == 2 )); then
         _describe command commands
         return
     fi
     case "$words[2]" in
-        show|logs|wait|why|cancel|retry|requeue|change)
-            ids=(${{(f)"$(fairlead list --all --limit 200 2>/dev/null | awk 'NR > 1 {{print $1}}')"}})
-            compadd -a ids ;;
-        config) compadd check show ;;
-        lock) compadd hold release ;;
-        completion) compadd bash zsh fish ;;
+@OPTIONS@
+    esac
+    if [[ "$words[CURRENT]" == -* ]]; then
+        compadd -- ${=options}
+        return
+    fi
+    case "$words[2]" in
+        @TAKE_IDS@) compadd -- ${(f)"$(@IDS@)"} ;;
+@WORDS@
         *) _files ;;
     esac
-}}
+}
 compdef _fairlead fairlead
 """
 
-_FISH = """complete -c fairlead -n __fish_use_subcommand -f
-{described}
-complete -c fairlead -n '__fish_seen_subcommand_from show logs wait why cancel retry requeue change' \
--f -a "(fairlead list --all --limit 200 2>/dev/null | awk 'NR > 1 {{print \\$1}}')"
-complete -c fairlead -n '__fish_seen_subcommand_from config' -f -a 'check show'
-complete -c fairlead -n '__fish_seen_subcommand_from lock' -f -a 'hold release'
-complete -c fairlead -n '__fish_seen_subcommand_from completion' -f -a 'bash zsh fish'
+_FISH = """\
+@DESCRIBED@
+@OPTIONS@
+complete -c fairlead -n '__fish_seen_subcommand_from @TAKE_IDS@' -f -a '(@IDS@)'
+@WORDS@
 """
 
 
-def main(words: list[str]) -> int:
-    """Print a completion script."""
+def make_parser() -> Parser:
+    """What it takes."""
     made = parser(
         "completion",
-        "Completion of commands and ids for a shell.",
+        "Completion of commands, options and ids for a shell.",
         [
             "fairlead completion bash > ~/.local/share/bash-completion/completions/fairlead",
+            "fairlead completion zsh > ~/.zsh/completions/_fairlead",
             "fairlead completion fish > ~/.config/fish/completions/fairlead.fish",
         ],
         json=False,
     )
-    made.add_argument("shell", choices=("bash", "zsh", "fish"))
-    args = made.parse_args(words)
+    shells = tuple(_SCRIPTS)
+    made.add_argument("shell", metavar="|".join(shells), choices=shells, help="whose script to print")
+    return made
+
+
+def main(words: list[str]) -> int:
+    """Print a completion script."""
+    args = make_parser().parse_args(words)
     print(_SCRIPTS[args.shell](), end="")
     return 0
 
 
 def _bash() -> str:
-    return _BASH.format(commands=" ".join(COMMANDS))
+    options = [f'        {name}) options="{_options(name)}" ;;' for name in COMMANDS]
+    words = [f'        {name}) words="{its}" ;;' for name, its in _WORDS.items()]
+    return _filled(_BASH, NAMES=" ".join(COMMANDS), TAKE_IDS="|".join(_TAKE_IDS), OPTIONS=options, WORDS=words)
 
 
 def _zsh() -> str:
-    described = "\n".join(f"        '{name}:{summary}'" for name, (_, summary) in _safe())
-    return _ZSH.format(described=described)
+    described = [f"        '{name}:{_summary(name)}'" for name in COMMANDS]
+    options = [f'        {name}) options="{_options(name)}" ;;' for name in COMMANDS]
+    words = [f"        {name}) compadd -- {its} ;;" for name, its in _WORDS.items()]
+    return _filled(_ZSH, DESCRIBED=described, TAKE_IDS="|".join(_TAKE_IDS), OPTIONS=options, WORDS=words)
 
 
 def _fish() -> str:
-    lines = [f"complete -c fairlead -n __fish_use_subcommand -a {name} -d '{text}'" for name, (_, text) in _safe()]
-    return _FISH.format(described="\n".join(lines))
+    first = "complete -c fairlead -n __fish_use_subcommand -f -a"
+    then = "complete -c fairlead -n '__fish_seen_subcommand_from"
+    described = [f"{first} {name} -d '{_summary(name)}'" for name in COMMANDS]
+    options = [f"{then} {name}' -l {word[2:]}" for name in COMMANDS for word in _options(name).split()]
+    words = [f"{then} {name}' -f -a '{its}'" for name, its in _WORDS.items()]
+    return _filled(_FISH, DESCRIBED=described, TAKE_IDS=" ".join(_TAKE_IDS), OPTIONS=options, WORDS=words)
 
 
-def _safe() -> list[tuple[str, tuple[str, str]]]:
-    """Summaries without what would end a quoted word or a description."""
-    return [(name, (module, text.replace("'", "").replace(":", ","))) for name, (module, text) in COMMANDS.items()]
+def _filled(script: str, **parts: str | list[str]) -> str:
+    """The script with its parts in place: words where they stand, lists as lines."""
+    for name, part in parts.items():
+        script = script.replace(f"@{name}@", part if isinstance(part, str) else "\n".join(part))
+    return script.replace("@IDS@", _IDS)
+
+
+def _options(name: str) -> str:
+    """The long options of a command and its ways."""
+    found = [word for made in parsers(name) for action in actions(made) for word in action.option_strings]
+    return " ".join(dict.fromkeys(word for word in [*found, "--help"] if word.startswith("--")))
+
+
+def _summary(name: str) -> str:
+    """What it does, without what would end a quoted word or a description."""
+    return COMMANDS[name][1].replace("'", "").replace(":", ",")
 
 
 _SCRIPTS = {"bash": _bash, "zsh": _zsh, "fish": _fish}

@@ -1,31 +1,38 @@
 """fairlead drain."""
 
-from fairlead.base.durations import parse_duration
+from fairlead.base.errors import UnavailableError
 from fairlead.cli.access import Access, who
-from fairlead.cli.arguments import parser
-from fairlead.cli.commands.wait import TimeIsUpError
-from fairlead.cli.output import print_json
-from fairlead.cli.waiting import wait_until
+from fairlead.cli.arguments import Parser, parser
+from fairlead.cli.options import add_timeout
+from fairlead.cli.output import counted, say
+from fairlead.cli.waiting import tell_of_stopped, wait_until
+
+
+class StillRunningError(UnavailableError):
+    """Something still runs."""
+
+
+def make_parser() -> Parser:
+    """What it takes."""
+    made = parser(
+        "drain",
+        "Start nothing more and wait until what runs has ended, before an upgrade or a reboot."
+        " The pause stays, however this ends; `fairlead resume` goes on.",
+        ["fairlead drain", "fairlead drain --timeout 1h && systemctl reboot"],
+    )
+    add_timeout(made, "give up after this long, with exit code 6; the pause stays")
+    return made
 
 
 def main(words: list[str]) -> int:
     """Pause everything and wait until nothing runs."""
-    made = parser(
-        "drain",
-        "Start nothing more and wait until what runs has ended, before an upgrade or a reboot."
-        " `fairlead resume` goes on.",
-        ["fairlead drain", "fairlead drain --timeout 1h && systemctl reboot"],
-    )
-    made.add_argument(
-        "--timeout", type=parse_duration, help="give up after this long, with exit code 6; the pause stays"
-    )
-    args = made.parse_args(words)
+    args = make_parser().parse_args(words)
     access = Access()
     access.operations().pause("all", by=who(), reason="draining")
+    if access.store.count_active():
+        tell_of_stopped(access.paths, "watchdog")
     if not wait_until(access.paths.bells, "drain", lambda: access.store.count_active() == 0, args.timeout):
-        raise TimeIsUpError(f"{access.store.count_active()} tasks still run; `fairlead status` shows them.")
-    if args.json:
-        print_json({"drained": True})
-    else:
-        print("nothing runs; `fairlead resume` goes on")
+        left = counted(access.store.count_active(), "task")
+        raise StillRunningError(f"not ended in time: {left}; `fairlead status` shows them, nothing new starts.")
+    say({"drained": True}, "nothing runs; `fairlead resume` goes on", as_json=args.json)
     return 0

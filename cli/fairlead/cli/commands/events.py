@@ -1,21 +1,23 @@
 """fairlead events."""
 
-import select
 from typing import Any
 
 from fairlead.base.clock import iso
-from fairlead.base.text import one_line
 from fairlead.cli.access import Access
-from fairlead.cli.arguments import parser
-from fairlead.cli.output import paint, print_json_line
-from fairlead.cli.waiting import LOOK_AGAIN, listening
+from fairlead.cli.arguments import Parser, parser
+from fairlead.cli.eventlines import EventLines
+from fairlead.cli.options import whole
+from fairlead.cli.output import print_json_line
+from fairlead.cli.waiting import follow
 from fairlead.queue.task import Event
 
-_QUIET = ("evidence", "token", "source")
+_LAST = 50
+#: More events than this no task has.
+_MANY = 1_000_000
 
 
-def main(words: list[str]) -> int:
-    """Print what happened."""
+def make_parser() -> Parser:
+    """What it takes."""
     made = parser(
         "events",
         "What happened, in order; with -f as it happens. --json prints one JSON object per line.",
@@ -23,36 +25,56 @@ def main(words: list[str]) -> int:
     )
     made.add_argument("-f", "--follow", action="store_true", help="go on with what happens from now on")
     made.add_argument("--task", metavar="ID", help="only of this task")
-    made.add_argument("--last", type=int, default=50, help="begin with so many of the last ones (50)")
-    args = made.parse_args(words)
+    made.add_argument(
+        "--last", metavar="N", type=whole, help=f"begin with so many of the last ones ({_LAST}; of a task all)"
+    )
+    return made
+
+
+def main(words: list[str]) -> int:
+    """Print what happened."""
+    args = make_parser().parse_args(words)
     access = Access()
     task_id = access.task(args.task).id if args.task else None
-    after = 0 if task_id else max(0, access.store.last_event() - args.last)
-    after = print_events(access, after, task_id, as_json=args.json)
+    stream = Stream(access, _begin(access, task_id, args.last), task_id, as_json=args.json)
     if args.follow:
-        follow(access, after, task_id, as_json=args.json)
+        follow(access.paths.bells, "events", stream.print_new)
+    else:
+        stream.print_new()
     return 0
 
 
-def follow(access: Access, after: int, task_id: str | None, *, as_json: bool) -> None:
-    """Print events as they happen, until interrupted."""
-    with listening(access.paths.bells, "events") as listener:
-        while True:
-            after = print_events(access, after, task_id, as_json=as_json)
-            select.select([listener], [], [], LOOK_AGAIN)
-            listener.take()
+def _begin(access: Access, task_id: str | None, last: int | None) -> int:
+    """The number of the event before the first that is wanted."""
+    if task_id is None:
+        return max(0, access.store.last_event() - (_LAST if last is None else last))
+    numbers = [event.seq for event in access.store.events(task_id=task_id, limit=_MANY)]
+    return 0 if last is None or last >= len(numbers) else numbers[-last - 1]
 
 
-def print_events(access: Access, after: int, task_id: str | None, *, as_json: bool) -> int:
-    """Print what came after that number; returns the last number."""
-    while events := access.store.events(task_id=task_id, after=after):
-        for event in events:
-            if as_json:
-                print_json_line(_plain(event))
-            else:
-                print(readable(event), flush=True)
-        after = events[-1].seq
-    return after
+class Stream:
+    """Events from a number on, printed as far as they have come."""
+
+    def __init__(self, access: Access, after: int, task_id: str | None = None, *, as_json: bool = False) -> None:
+        self._store = access.store
+        self._lines = EventLines(access.store)
+        self._after = after
+        self._task_id = task_id
+        self._as_json = as_json
+
+    def print_new(self) -> bool:
+        """Print what has come since the last time; there may always be more."""
+        while events := self._store.events(task_id=self._task_id, after=self._after):
+            for event in events:
+                self._print(event)
+            self._after = events[-1].seq
+        return True
+
+    def _print(self, event: Event) -> None:
+        if self._as_json:
+            print_json_line(_plain(event))
+        else:
+            print(self._lines.line(event), flush=True)
 
 
 def _plain(event: Event) -> dict[str, Any]:
@@ -65,13 +87,3 @@ def _plain(event: Event) -> dict[str, Any]:
         "user": event.user,
         **{key: value for key, value in event.detail.items() if key not in ("seq", "event", "status")},
     }
-
-
-def readable(event: Event) -> str:
-    """One line for people."""
-    rest = " ".join(
-        f"{key}={value}" for key, value in event.detail.items() if key not in _QUIET and value not in ("", None)
-    )
-    who = " ".join(word for word in (event.task_id, event.user) if word)
-    moment = (iso(event.at) or "")[11:19]
-    return f"{moment} {paint(event.event, f'{event.event:<16}')} {one_line(f'{who} {rest}', 300)}".rstrip()

@@ -1,14 +1,17 @@
 """fairlead lock hold|release."""
 
 import os
+import signal
 import subprocess
+import sys
 
-from fairlead.base.durations import parse_duration
 from fairlead.base.errors import RefusedError, UsageError
+from fairlead.base.identity import host
 from fairlead.base.ids import check_name
 from fairlead.cli.access import open_instance, who
-from fairlead.cli.arguments import parser
-from fairlead.cli.output import print_json
+from fairlead.cli.arguments import Parser, parser
+from fairlead.cli.options import duration, split_command
+from fairlead.cli.output import say
 from fairlead.conductor.launch import MARKER
 from fairlead.queue.instance import Instance
 from fairlead.queue.locks import this_holder
@@ -19,46 +22,57 @@ from fairlead.watchdog.stale import StaleLocks
 _EXAMPLES = ["fairlead lock hold alice -- git rebase main", "fairlead lock release alice --force"]
 
 
+def make_parser() -> Parser:
+    """What it takes."""
+    made = parser("lock", "Hold a user's lock for a command, or release one that stayed.", _EXAMPLES, json=False)
+    ways = "hold|release"
+    made.add_argument("what", metavar=ways, choices=("hold", "release"), help="`fairlead lock hold --help` says more")
+    return made
+
+
+def make_parsers() -> tuple[Parser, ...]:
+    """What its two ways take."""
+    return _hold_parser(), _release_parser()
+
+
 def main(words: list[str]) -> int:
     """Hold a user's lock for a command, or release one."""
-    if words[:1] == ["hold"]:
-        return _hold(words[1:])
-    if words[:1] == ["release"]:
-        return _release(words[1:])
-    made = parser("lock", "Hold a user's lock for a command, or release one that stayed.", _EXAMPLES, json=False)
-    made.add_argument("what", choices=("hold", "release"), help="`fairlead lock hold --help` says more")
-    made.parse_args(words)
-    return 0
+    args = make_parser().parse_args(words[:1])
+    return {"hold": _hold, "release": _release}[args.what](words[1:])
 
 
 # ---------------------------------------------------------------------- hold
 
 
-def _hold(words: list[str]) -> int:
+def _hold_parser() -> Parser:
     made = parser(
         "lock hold",
-        "Run a command under a user's lock: no agent of that user runs meanwhile. Exits as the command does.",
+        "Run a command under a user's lock: no agent of that user runs meanwhile. Exits as the command does; if"
+        " it was killed, with 128 and the signal's number. Should this process be killed, the lock stays as long as"
+        " what it started lives.",
         _EXAMPLES[:1],
         json=False,
     )
-    made.add_argument("user", help="whose tasks to keep away")
+    made.usage = "fairlead lock hold [-h] [--timeout TIME] USER -- COMMAND [ARGUMENT ...]"
+    made.add_argument("user", metavar="USER", help="whose tasks to keep away")
     made.add_argument(
-        "--timeout", type=parse_duration, default=30.0, help="wait so long for the lock (30s); 0: try once"
+        "--timeout", metavar="TIME", type=duration, default=30.0, help="wait so long for the lock (30s); 0: try once"
     )
-    made.add_argument("command", metavar="-- COMMAND", nargs="*", help="the command and its arguments")
-    if "--" not in words:
-        made.parse_args([*words, "--", "-"])
+    return made
+
+
+def _hold(words: list[str]) -> int:
+    own, command = split_command(words)
+    args = _hold_parser().parse_args(own)
+    if not command:
         raise UsageError("say which command to run: fairlead lock hold USER -- COMMAND")
-    at = words.index("--")
-    args, command = made.parse_args(words[:at]), words[at + 1 :]
-    return _run_under_lock(check_name(args.user, "user"), command, args.timeout)
-
-
-def _run_under_lock(user: str, command: list[str], timeout: float) -> int:
+    user = check_name(args.user, "user")
     instance = open_instance()
-    lock = instance.locks.acquire(user, f"hold-{os.getpid()}", timeout)
+    lock = instance.locks.acquire(user, f"hold-{os.getpid()}", args.timeout)
     if lock is None:
-        raise RefusedError(f"the lock of {user} was not free within {timeout:g} s; `fairlead locks` says who has it.")
+        raise RefusedError(
+            f"the lock of {user} was not free within {args.timeout:g} s; `fairlead locks` says who has it."
+        )
     try:
         return _run(command, lock)
     finally:
@@ -68,42 +82,46 @@ def _run_under_lock(user: str, command: list[str], timeout: float) -> int:
 
 def _run(command: list[str], lock: Lock) -> int:
     """The command's processes carry the lock's id: if this one is killed, the lock stays as long as they live."""
+    sys.stdout.flush()
     try:
         process = subprocess.Popen(command, env=os.environ | {MARKER: lock.lock_id})
     except OSError as error:
-        raise UsageError(f"{command[0] if command else ''!r} cannot be run: {error.strerror}.") from error
-    while True:
-        try:
-            code = process.wait()
-        except KeyboardInterrupt:
-            continue  # the command has heard it too, and decides
-        return code if code >= 0 else 128 - code
+        raise UsageError(f"{command[0]!r} cannot be run: {error.strerror}.") from error
+    # Ctrl-C reaches the command as well, and the command decides.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        code = process.wait()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    return code if code >= 0 else 128 - code
 
 
 # ---------------------------------------------------------------------- release
 
 
-def _release(words: list[str]) -> int:
+def _release_parser() -> Parser:
     made = parser(
         "lock release",
         "Release a lock whose holder is gone. --force also one that is quarantined or foreign, on your word.",
         _EXAMPLES[1:],
     )
-    made.add_argument("user", help="whose lock")
+    made.add_argument("user", metavar="USER", help="whose lock")
     made.add_argument("--force", action="store_true", help="you know that nothing of its holder is alive any more")
-    args = made.parse_args(words)
+    return made
+
+
+def _release(words: list[str]) -> int:
+    args = _release_parser().parse_args(words)
     user = check_name(args.user, "user")
     instance = open_instance()
     evidence = _free(instance, user, force=args.force)
     instance.close()
-    if args.json:
-        print_json({"released": f"user:{user}", "evidence": evidence})
-    else:
-        print(f"the lock of {user} is free")
+    say({"released": f"user:{user}", "evidence": evidence}, f"the lock of {user} is free", as_json=args.json)
     return 0
 
 
 def _free(instance: Instance, user: str, *, force: bool) -> dict[str, object]:
+    # What is proven dead is freed here; what is left of this host's commands is alive.
     StaleLocks(instance).look()
     lock = instance.store.lock(f"user:{user}")
     if lock is not None:
@@ -117,6 +135,11 @@ def _free(instance: Instance, user: str, *, force: bool) -> dict[str, object]:
 def _refuse_living(instance: Instance, lock: Lock) -> None:
     if lock.kind == "run" and lock.state == "held" and instance.store.get(lock.task_id).status in ACTIVE:
         raise RefusedError(f"task {lock.task_id} runs under it: `fairlead cancel {lock.task_id}` ends it and frees it.")
+    if lock.kind == "hold" and lock.holder.host == host():
+        raise RefusedError(
+            f"a command that was started under it is alive (pid {lock.holder.pid}, or what it started): "
+            "end it, and the lock is free."
+        )
 
 
 def _free_row(instance: Instance, user: str, lock: Lock, *, force: bool) -> dict[str, object]:

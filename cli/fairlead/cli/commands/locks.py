@@ -5,62 +5,68 @@ from typing import Any
 from fairlead.base.clock import iso
 from fairlead.base.text import one_line
 from fairlead.cli.access import Access
-from fairlead.cli.arguments import parser
-from fairlead.cli.output import print_json, print_table
-from fairlead.queue.lockfiles import LockFiles
-from fairlead.queue.locks import LockManager
-from fairlead.queue.store import Lock
+from fairlead.cli.arguments import Parser, parser
+from fairlead.cli.options import positive
+from fairlead.cli.output import moment, say, table
+from fairlead.queue.store import Lock, PastLock
 
-_NAMES = ("name", "state", "kind", "task", "holder", "since", "lease until")
+_HELD = ("lock", "state", "for", "holder", "since")
+_PAST = ("lock", "taken", "released", "why", "evidence")
 
 
-def main(words: list[str]) -> int:
-    """Print every lock, ours and foreign, and with --past the released ones with their evidence."""
+def make_parser() -> Parser:
+    """What it takes."""
     made = parser(
         "locks",
         "Who holds which lock; with --past, the released ones and on what evidence.",
         ["fairlead locks", "fairlead locks --past --json"],
     )
     made.add_argument("--past", action="store_true", help="the last released locks, newest first")
-    made.add_argument("--limit", type=int, default=50, help="with --past: at most so many (50)")
-    args = made.parse_args(words)
+    made.add_argument("--limit", metavar="N", type=positive, default=50, help="with --past: at most so many (50)")
+    return made
+
+
+def main(words: list[str]) -> int:
+    """Print every lock, ours and foreign, and with --past the released ones with their evidence."""
+    args = make_parser().parse_args(words)
     access = Access()
     if args.past:
-        return _print_past(access, args.limit, as_json=args.json)
-    locks = access.store.locks()
-    foreign = _foreign(access)
-    if args.json:
-        print_json({"locks": [_plain(lock) for lock in locks], "foreign": foreign})
+        past = access.store.past_locks(args.limit)
+        text = table(_PAST, map(_past_row, past)) if past else "no lock has been released yet"
+        say([_past_plain(one) for one in past], text, as_json=args.json)
         return 0
-    print_table(_NAMES, [_row(lock) for lock in locks], status=1)
-    for lock in locks:
-        if lock.state == "quarantined":
-            print(f"{lock.name} is quarantined: {one_line(str(lock.evidence), 500)}")
-    for one in foreign:
-        print(f"user:{one['user']} is locked by the foreign file {one['path']}")
+    locks, manager = access.store.locks(), access.locks()
+    foreign = [{"user": user, "path": manager.files.path(user)} for user in sorted(manager.foreign())]
+    say({"locks": [_plain(lock) for lock in locks], "foreign": foreign}, _text(locks, foreign), as_json=args.json)
     return 0
 
 
-def _foreign(access: Access) -> list[dict[str, Any]]:
-    manager = LockManager(access.store, LockFiles(access.paths.locks), access.clock, access.paths.bells, lease=0.0)
-    return [{"user": user, "path": manager.files.path(user)} for user in sorted(manager.foreign())]
-
-
-def _print_past(access: Access, limit: int, *, as_json: bool) -> int:
-    past = access.store.past_locks(limit)
-    if as_json:
-        names = ("name", "lock_id", "token", "task_id", "kind", "why", "evidence")
-        times = ("acquired_at", "released_at")
-        print_json([{n: getattr(one, n) for n in names} | {t: iso(getattr(one, t)) for t in times} for one in past])
-        return 0
-    rows = [(one.name, iso(one.released_at), one.lock_id, one.why, one.evidence) for one in past]
-    print_table(("name", "released", "lock", "why", "evidence"), rows)
-    return 0
+def _text(locks: list[Lock], foreign: list[dict[str, str]]) -> str:
+    lines = [table(_HELD, map(_row, locks), status=1)] if locks else []
+    lines += [
+        f"{lock.name} is quarantined: {one_line(str(lock.evidence), 500)}"
+        for lock in locks
+        if lock.state == "quarantined"
+    ]
+    lines += [f"user:{one['user']} is locked by the foreign file {one['path']}" for one in foreign]
+    return "\n".join(lines or ["nobody holds a lock"])
 
 
 def _row(lock: Lock) -> tuple[object, ...]:
     holder = f"pid {lock.holder.pid} on {lock.holder.host}"
-    return lock.name, lock.state, lock.kind, lock.task_id, holder, iso(lock.acquired_at), iso(lock.expires_at)
+    what = lock.task_id if lock.kind == "run" else "a command"
+    return lock.name, lock.state, what, holder, moment(lock.acquired_at)
+
+
+def _past_row(one: PastLock) -> tuple[object, ...]:
+    evidence = ", ".join(f"{key}: {value}" for key, value in one.evidence.items())
+    return one.name, moment(one.acquired_at), moment(one.released_at), one.why, evidence
+
+
+def _past_plain(one: PastLock) -> dict[str, Any]:
+    names = ("name", "lock_id", "token", "task_id", "kind", "why", "evidence")
+    times = ("acquired_at", "released_at")
+    return {name: getattr(one, name) for name in names} | {name: iso(getattr(one, name)) for name in times}
 
 
 def _plain(lock: Lock) -> dict[str, Any]:

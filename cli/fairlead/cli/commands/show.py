@@ -1,61 +1,49 @@
 """fairlead show."""
 
+import json
+import shlex
+from collections.abc import Iterator
 from typing import Any
 
+from fairlead.base.durations import show_duration
 from fairlead.base.text import visible
 from fairlead.cli.access import Access
-from fairlead.cli.arguments import parser
-from fairlead.cli.output import print_fields, print_json, print_table
+from fairlead.cli.arguments import Parser, parser
+from fairlead.cli.eventlines import words as words_of
+from fairlead.cli.options import add_id
+from fairlead.cli.output import fields, moment, paint, say, table
 from fairlead.conductor.rundir import find_dir
 from fairlead.queue.errors import NoSuchTaskError
 from fairlead.queue.record import record_of
 from fairlead.queue.task import Task
 
-_FIELDS = (
-    "id",
-    "title",
-    "status",
-    "reason",
-    "error",
-    "user",
-    "project",
-    "agent",
-    "action",
-    "priority",
-    "created_at",
-    "run_at",
-    "started_at",
-    "finished_at",
-    "held",
-    "exit_code",
-    "signal",
-    "artifacts",
-    "result",
-    "cost",
-    "source",
-)
+_ATTEMPT = ("attempt", "status", "started", "finished", "exit", "error")
 
 
-def main(words: list[str]) -> int:
-    """Print everything about one task."""
+def make_parser() -> Parser:
+    """What it takes."""
     made = parser(
         "show",
         "Everything about one task, live or archived.",
         ["fairlead show ID", "fairlead show ID --json | jq .events"],
     )
-    made.add_argument("id", metavar="ID", help="the task's id, or enough of its beginning or its tail")
-    args = made.parse_args(words)
+    add_id(made)
+    return made
+
+
+def main(words: list[str]) -> int:
+    """Print everything about one task."""
+    args = make_parser().parse_args(words)
     access = Access()
     task = access.task(args.id)
-    record = _record(access, task) | {"run_dir": _run_dir(access, task)}
-    if args.json:
-        print_json(record)
-    else:
-        _print(record)
+    run_dir = find_dir(access.paths.conductor, task.spec.project, task.id, task.attempt)
+    record = _record(access, task) | {"run_dir": run_dir}
+    say(record, "\n\n".join(_parts(record)), as_json=args.json)
     return 0
 
 
 def _record(access: Access, task: Task) -> dict[str, Any]:
+    """What the store knows, or the archive if it has forgotten."""
     try:
         access.store.get(task.id)
     except NoSuchTaskError:
@@ -63,21 +51,67 @@ def _record(access: Access, task: Task) -> dict[str, Any]:
     return record_of(task, access.store.attempts(task.id), access.store.events(task_id=task.id))
 
 
-def _run_dir(access: Access, task: Task) -> str | None:
-    return find_dir(access.paths.conductor, task.spec.project, task.id, task.attempt)
-
-
-def _print(record: dict[str, Any]) -> None:
-    print_fields([(name, record[name]) for name in _FIELDS] + [("run_dir", record["run_dir"])])
-    if record["prompt"]:
-        print(f"\nprompt:\n{visible(record['prompt'])}")
-    if record["log_tail"]:
-        print(f"\nlast words:\n{visible(record['log_tail'])}")
+def _parts(record: dict[str, Any]) -> Iterator[str]:
+    """The sections of the page; empty ones are left out."""
+    yield fields(_fields(record))
+    for title, text in (("prompt", record["prompt"]), ("last words", record["log_tail"])):
+        if text and text.strip():
+            yield f"{title}:\n{_set_in(visible(text.rstrip()))}"
     if record["attempts"]:
-        print("\nattempts:")
-        names = ("number", "status", "reason", "claimed_at", "started_at", "finished_at", "exit_code", "error")
-        print_table(names, ([attempt.get(name) for name in names] for attempt in record["attempts"]), status=1)
-    print("\nevents:")
-    for event in record["events"]:
-        rest = " ".join(f"{key}={value}" for key, value in event.items() if key not in ("timestamp", "event", "status"))
-        print(f"  {event['timestamp']}  {event['event']:<16} {visible(rest)}".rstrip())
+        rows = [_attempt(attempt) for attempt in record["attempts"]]
+        yield f"attempts:\n{_set_in(table(_ATTEMPT, rows, status=1))}"
+    yield "events:\n" + _set_in("\n".join(map(_event, record["events"])))
+
+
+def _fields(record: dict[str, Any]) -> list[tuple[str, Any]]:
+    held = record["held"]
+    return [
+        ("id", record["id"]),
+        ("title", record["title"]),
+        ("status", _status(record)),
+        ("error", record["error"]),
+        ("user", record["user"]),
+        ("project", record["project"]),
+        ("agent", record["agent"]),
+        ("action", record["action"] if record["action"] != record["agent"] else ""),
+        ("priority", record["priority"]),
+        ("command", shlex.join(record["command"])),
+        ("payload", _json(record["payload"])),
+        ("created", moment(record["created_at"])),
+        ("not before", moment(record["run_at"])),
+        ("started", moment(record["started_at"])),
+        ("finished", moment(record["finished_at"])),
+        ("took", show_duration(held) if held else ""),
+        ("exit code", record["exit_code"]),
+        ("signal", record["signal"]),
+        ("artifacts", ", ".join(record["artifacts"])),
+        ("result", _json(record["result"])),
+        ("cost", record["cost"]),
+        ("from", record["source"]),
+        ("files", record["run_dir"]),
+    ]
+
+
+def _status(record: dict[str, Any]) -> str:
+    wish = f", {record['cancel']} asked it to stop" if record["cancel"] and not record["finished_at"] else ""
+    return f"{record['status']}{wish}"
+
+
+def _attempt(attempt: dict[str, Any]) -> tuple[object, ...]:
+    end = attempt.get("signal") or attempt.get("exit_code")
+    times = moment(attempt.get("started_at")), moment(attempt.get("finished_at"))
+    return attempt["number"], attempt.get("status") or "running", *times, end, attempt.get("error")
+
+
+def _event(event: dict[str, Any]) -> str:
+    name = event["event"]
+    line = f"{moment(event['timestamp'])}  {paint(name, name.replace('_', ' ').ljust(13))}  {words_of(name, event)}"
+    return line.rstrip()
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False) if value else ""
+
+
+def _set_in(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())

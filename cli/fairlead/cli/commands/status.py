@@ -3,22 +3,32 @@
 from typing import Any
 
 from fairlead.base.bell import is_heard
-from fairlead.cli.arguments import open_connection, parser
+from fairlead.cli.quick import open_connection, wants_json
 from fairlead.config.paths import find_paths
 from fairlead.queue.sqlite.overview import status
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from fairlead.cli.arguments import Parser
+
+
+def make_parser() -> "Parser":
+    """What it takes."""
+    from fairlead.cli.arguments import parser  # noqa: PLC0415 - start-up time
+
+    return parser(
+        "status", "Slots, what waits, who runs, who holds locks.", ["fairlead status", "fairlead status --json"]
+    )
 
 
 def main(words: list[str]) -> int:
     """Print the state of the whole queue."""
-    made = parser(
-        "status", "Slots, what waits, who runs, who holds locks.", ["fairlead status", "fairlead status --json"]
-    )
-    args = made.parse_args(words)
+    as_json = wants_json(words, make_parser)
     paths = find_paths()
     db = open_connection(paths)
     data = status(db) | {name: is_heard(paths.bells, name) for name in ("daemon", "watchdog")}
     db.close()
-    if args.json:
+    if as_json:
         from fairlead.cli.output import print_json  # noqa: PLC0415 - start-up time
 
         print_json(data)
@@ -32,7 +42,11 @@ def _lines(data: dict[str, Any]) -> list[str]:
     waits = ", ".join(f"{pending[name]} {name}" for name in ("critical", "high", "medium", "low") if pending[name])
     later = f", {pending['not_due']} not due yet" if pending["not_due"] else ""
     lines = [
-        *(f"{name} does not run" for name in ("daemon", "watchdog") if not data[name]),
+        *(
+            f"the {name} does not run; `fairlead up` starts both services"
+            for name in ("daemon", "watchdog")
+            if not data[name]
+        ),
         *(f"paused: {scope}" for scope in data["paused"]),
         f"slots:    {active['slots_used']} of {active['slots_max']} used",
         f"pending:  {pending['total']}" + (f" ({waits}{later})" if pending["total"] else ""),
@@ -42,6 +56,6 @@ def _lines(data: dict[str, Any]) -> list[str]:
 
 
 def _lock_line(lock: dict[str, Any]) -> str:
-    what = {"run": "runs task", "hold": "is held for"}[lock["kind"]]
+    by = f"runs {lock['task_id']}" if lock["kind"] == "run" else f"is held by a command, pid {lock['acquired_by_pid']},"
     state = "" if lock["state"] == "held" else f" ({lock['state'].upper()})"
-    return f"{lock['user']} {what} {lock['task_id']} since {lock['acquired_at']}{state}"
+    return f"{lock['user']} {by} since {lock['acquired_at'][:19]}Z{state}"

@@ -1,29 +1,59 @@
 """fairlead submit."""
 
 import argparse
-import json
-import os
 import sys
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from fairlead.base.errors import UsageError
-from fairlead.base.files import opened
+from fairlead.base.ids import new_id
+from fairlead.base.text import one_line
 from fairlead.cli.access import Access, open_instance, who
-from fairlead.cli.arguments import parser
+from fairlead.cli.arguments import Parser, parser
 from fairlead.cli.commands.wait import wait_for
-from fairlead.cli.output import print_json
+from fairlead.cli.documents import NAME, document, said
+from fairlead.cli.options import split_command
+from fairlead.cli.output import moment, note, print_json, say
+from fairlead.cli.waiting import tell_of_stopped
+from fairlead.queue.decide import Reason
 from fairlead.queue.operations import Submitted, Submitting
 from fairlead.queue.record import spec_record
+from fairlead.queue.states import Status
+from fairlead.queue.task import PRIORITIES, Spec, Task
+from fairlead.queue.taskfile import Parsed
+from fairlead.queue.why import Why
 
-_KEYS = ("title", "agent", "action", "project", "user", "priority", "run_at", "timeout")
+#: What makes a task without a file: the key in a task file, what its value is, and what it means.
+_KEYS = {
+    "prompt": ("TEXT", "what the agent is asked to do"),
+    "title": ("TEXT", "what lists show; else the prompt's beginning"),
+    "agent": ("NAME", "who does it; else the project's agent, or default_agent"),
+    "project": ("NAME", "in which tree; else default_project"),
+    "user": ("NAME", "whose task it is; else yours"),
+    "action": ("NAME", "what kind of task it is; else the agent's name"),
+    "priority": ("WORD", "critical, high, medium, low, or 0 (first) to 10"),
+    "run_at": ("TIME", "not before then: ISO 8601, or +2h"),
+    "timeout": ("TIME", "how long it may take, like 45m"),
+}
 #: More than any setting allows: a file that never ends is not read to its end.
 _MOST = 1 << 30
+_SPOOLED = "the store is away: the file waits in the spool and is taken in when it is back"
 
 
-def main(words: list[str]) -> int:
-    """Put tasks into the queue."""
+class File(NamedTuple):
+    """A task file by name and content; `made` if options made it."""
+
+    name: str
+    data: bytes
+    made: bool = False
+
+
+def make_parser() -> Parser:
+    """What it takes."""
     made = parser(
         "submit",
-        "Put tasks into the queue. When this returns, they are there for good.",
+        "Put tasks into the queue, from files or from options. When this returns, they are there for good: their ids"
+        " are printed. Of several files all are taken in, or none if one is wrong.",
         [
             "fairlead submit task.yaml",
             "fairlead submit --prompt 'Mend the login test' --agent claude --project website",
@@ -31,82 +61,122 @@ def main(words: list[str]) -> int:
             "generate-tasks | fairlead submit - --format json",
         ],
     )
-    _add_arguments(made)
-    own, command = _split(words)
-    args = made.parse_args(own)
+    made.usage = "fairlead submit [OPTIONS] FILE ...\n       fairlead submit [OPTIONS] --prompt TEXT | -- COMMAND ..."
+    made.add_argument("files", metavar="FILE", nargs="*", help="task files (YAML, JSON, Markdown); - is standard input")
+    made.add_argument("--format", choices=("yaml", "json", "md"), default="yaml", help="of standard input (yaml)")
+    for key, (metavar, meaning) in _KEYS.items():
+        made.add_argument(f"--{key.replace('_', '-')}", metavar=metavar, help=f"without a file: {meaning}")
+    made.add_argument("--idempotent", action="store_true", help="without a file: running it twice does no harm")
+    made.add_argument("--wait", action="store_true", help="wait for the end; exit with 1 unless all completed")
+    made.add_argument("--dry-run", action="store_true", help="say what would happen, and submit nothing")
+    return made
+
+
+def main(words: list[str]) -> int:
+    """Put tasks into the queue."""
+    own, command = split_command(words)
+    args = make_parser().parse_args(own)
     files = _files(args, command)
     instance = open_instance()
     submitting = Submitting(instance, who())
+    parsed = _check(submitting, files)
     if args.dry_run:
-        return _dry_run(submitting, files, as_json=args.json)
-    done = submitting.submit(files)
-    _tell(done, as_json=args.json and not args.wait)
+        _foretell(submitting, files, parsed, as_json=args.json)
+        return 0
+    done = submitting.submit([(file.name, file.data) for file in files])
     instance.close()
-    if not args.wait:
-        return 0
-    return wait_for(Access(), [one.id for one in done], timeout=None, json=args.json)
-
-
-def _add_arguments(made: argparse.ArgumentParser) -> None:
-    made.add_argument("files", metavar="FILE", nargs="*", help="task files (YAML, JSON, Markdown); - is standard input")
-    made.add_argument("--format", choices=("yaml", "json", "md"), default="yaml", help="of standard input (yaml)")
-    made.add_argument("--prompt", help="a task without a file: what the agent is asked to do")
-    for key in _KEYS:
-        made.add_argument(f"--{key.replace('_', '-')}", help=f"{key} of a task without a file")
-    made.add_argument("--idempotent", action="store_true", help="running it twice does no harm")
-    made.add_argument("--wait", action="store_true", help="wait for the end; exit with 1 unless it completed")
-    made.add_argument("--dry-run", action="store_true", help="say how the files are read, and submit nothing")
-
-
-def _split(words: list[str]) -> tuple[list[str], list[str]]:
-    """What comes behind -- is the task's command."""
-    if "--" not in words:
-        return words, []
-    at = words.index("--")
-    return words[:at], words[at + 1 :]
-
-
-def _files(args: argparse.Namespace, command: list[str]) -> list[tuple[str, bytes]]:
-    given = {key: value for key in _KEYS if (value := getattr(args, key)) is not None}
-    given |= {"prompt": args.prompt} if args.prompt is not None else {}
-    given |= {"command": command} if command else {}
-    given |= {"idempotent": True} if args.idempotent else {}
-    if bool(args.files) == bool(given):
-        raise UsageError("give task files, or options that make one task (--prompt TEXT, or -- COMMAND), not both.")
-    if given:
-        return [("submit.json", json.dumps({"source": "submit"} | given).encode())]
-    return [_read(path, args.format) for path in args.files]
-
-
-def _read(path: str, form: str) -> tuple[str, bytes]:
-    if path == "-":
-        return f"stdin.{form}", sys.stdin.buffer.read(_MOST)
-    try:
-        with opened(path, os.O_RDONLY | os.O_NONBLOCK) as fd, open(fd, "rb", closefd=False) as file:
-            return os.path.basename(path), file.read(_MOST)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
-
-
-def _dry_run(submitting: Submitting, files: list[tuple[str, bytes]], *, as_json: bool) -> int:
-    parsed = [(name, submitting.check(name, data)) for name, data in files]
-    if as_json:
-        print_json([{"file": name} | spec_record(one.spec) | {"notes": one.notes} for name, one in parsed])
-        return 0
-    for name, one in parsed:
-        spec = one.spec
-        print(f"{name}: would be queued for {spec.user} in project {spec.project}, agent {spec.agent}")
-        print("".join(f"  note: {note}\n" for note in one.notes), end="")
+    _tell(files, done, as_json=args.json, waits=args.wait)
+    if args.wait:
+        return wait_for(Access(), [one.id for one in done], timeout=None, as_json=args.json)
+    tell_of_stopped(instance.paths, "daemon")
     return 0
 
 
-def _tell(done: list[Submitted], *, as_json: bool) -> None:
-    if as_json:
-        rows = [{"id": one.id, "file": one.name, "spooled": one.spooled, "notes": one.notes} for one in done]
-        print_json(rows[0] if len(rows) == 1 else rows)
-        return
-    for one in done:
-        print(one.id, flush=True)
-        spooled = ("the store is away: the file waits in the spool and is taken in when it is back",)
-        for note in (*one.notes, *((one.warning,) if one.warning else ()), *(spooled if one.spooled else ())):
-            print(f"fairlead: note: {note}", file=sys.stderr)
+# ---------------------------------------------------------------------- what is submitted
+
+
+def _files(args: argparse.Namespace, command: list[str]) -> list[File]:
+    given = {key: value for key in _KEYS if (value := getattr(args, key)) is not None}
+    given |= {"command": command} if command else {}
+    given |= {"idempotent": True} if args.idempotent else {}
+    if args.files and given:
+        names = ", ".join(given)
+        raise UsageError(f"give task files or options that make one task, not both: the files say what {names} is.")
+    if args.files:
+        return [_read(path, args.format) for path in args.files]
+    if not given:
+        raise UsageError("say what to submit: task files, --prompt TEXT, or -- COMMAND.")
+    return [File(NAME, document({"source": "submit"} | given), made=True)]
+
+
+def _read(path: str, form: str) -> File:
+    if path == "-":
+        return File(f"stdin.{form}", sys.stdin.buffer.read(_MOST))
+    try:
+        with open(path, "rb") as file:
+            return File(path, file.read(_MOST))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}; nothing was submitted.") from error
+
+
+def _check(submitting: Submitting, files: Sequence[File]) -> list[Parsed]:
+    """Read every file as intake would; raises with all that is wrong in any of them."""
+    parsed, wrong = [], []
+    for file in files:
+        try:
+            parsed.append(_check_one(submitting, file))
+        except UsageError as error:
+            wrong.append(str(error))
+    if wrong and len(files) > 1:
+        wrong.append("nothing was submitted.")
+    if wrong:
+        raise UsageError("\n".join(wrong))
+    return parsed
+
+
+def _check_one(submitting: Submitting, file: File) -> Parsed:
+    if file.made:
+        return said(lambda: submitting.check(file.name, file.data))
+    return submitting.check(file.name, file.data)
+
+
+# ---------------------------------------------------------------------- what is told
+
+
+def _foretell(submitting: Submitting, files: Sequence[File], parsed: Sequence[Parsed], *, as_json: bool) -> None:
+    """What would become of each file."""
+    rows, lines = [], []
+    for file, one in zip(files, parsed, strict=True):
+        prospect = _prospect(submitting, one.spec)
+        rows.append({"file": file.name} | spec_record(one.spec) | {"notes": one.notes, "prospect": prospect})
+        lines += [f"{file.name}: {_summary(one.spec)}", f"  {prospect}", *(f"  note: {text}" for text in one.notes)]
+    say(rows, "\n".join(one_line(line, 500) for line in lines), as_json=as_json)
+
+
+def _summary(spec: Spec) -> str:
+    later = f", not before {moment(spec.run_at)}" if spec.run_at else ""
+    priority = PRIORITIES[spec.priority]
+    return f"{spec.title!r} for {spec.user} in project {spec.project}, agent {spec.agent}, {priority} priority{later}"
+
+
+def _prospect(submitting: Submitting, spec: Spec) -> str:
+    """What would keep it from starting at once, if it were queued now."""
+    instance = submitting.instance
+    now = instance.clock.wall_ms()
+    task = Task(id=new_id(now), seq=1 << 62, spec=spec, status=Status.QUEUED, version=1, created_at=now, updated_at=now)
+    obstacles = Why(instance.paths, instance.store, instance.clock).answer(task).obstacles
+    # A user without due tasks is told to have none: that is no obstacle, since this would be one.
+    real = [one.detail for one in obstacles if spec.run_at or one.reason is not Reason.NOT_DUE]
+    return f"would wait: {real[0]}" if real else "would start at once"
+
+
+def _tell(files: Sequence[File], done: Sequence[Submitted], *, as_json: bool, waits: bool) -> None:
+    """The ids; a program that waits gets them with how the tasks ended, as one document."""
+    both = list(zip(files, done, strict=True))
+    if as_json and not waits:
+        print_json([{"id": o.id, "file": f.name, "spooled": o.spooled, "notes": o.notes} for f, o in both])
+    for _, one in both:
+        if not as_json:
+            print(one.id, flush=True)
+        for text in (*one.notes, *((one.warning,) if one.warning else ()), *((_SPOOLED,) if one.spooled else ())):
+            note(text)

@@ -1,20 +1,18 @@
 """fairlead up."""
 
-import os
-import select
 import signal
 import subprocess
 import sys
 import time
 from types import FrameType
 
-from fairlead.cli.access import Access
-from fairlead.cli.arguments import parser
-from fairlead.cli.commands.events import print_events
-from fairlead.cli.waiting import listening
-from fairlead.config.loading import load
-from fairlead.config.paths import Paths, find_paths
-from fairlead.queue.instance import Instance
+from fairlead.base.bell import is_heard
+from fairlead.base.errors import RefusedError, UsageError
+from fairlead.cli.access import Access, open_instance
+from fairlead.cli.arguments import Parser, parser
+from fairlead.cli.commands.events import Stream
+from fairlead.cli.output import counted
+from fairlead.cli.waiting import follow
 
 #: A service that ended is started again after this long.
 RESTART = 1.0
@@ -22,107 +20,116 @@ RESTART = 1.0
 PATIENCE = 15.0
 #: Between two looks at the services.
 LOOK_AGAIN = 0.5
+#: The watchdog first, so that old locks are free before the first decision.
+SERVICES = ("watchdog", "daemon")
+#: Services that end like this have said why, and would do so again.
+_REFUSALS = (RefusedError.exit_code, UsageError.exit_code)
+
+
+def make_parser() -> Parser:
+    """What it takes."""
+    return parser(
+        "up",
+        "Run daemon and watchdog in the foreground and show what happens, with times in UTC. Ctrl-C stops them; agents"
+        " that run go on, and the next `up` finds them again. HUP makes both read the settings again.",
+        ["fairlead up", "FAIRLEAD_HOME=/tmp/try fairlead up"],
+        json=False,
+    )
 
 
 def main(words: list[str]) -> int:
     """Run both services and show what happens until interrupted."""
-    made = parser(
-        "up",
-        "Run daemon and watchdog in the foreground and show what happens. Ctrl-C stops them; agents that run go on,"
-        " and the next `up` finds them again.",
-        ["fairlead up", "FAIRLEAD_HOME=/tmp/try fairlead up"],
-        json=False,
-    )
-    made.parse_args(words)
-    paths = find_paths()
-    load(paths, os.environ)
-    up = Up(paths)
-    up.prepare()
+    make_parser().parse_args(words)
+    open_instance().close()
+    access = Access()
+    if running := [name for name in SERVICES if is_heard(access.paths.bells, name)]:
+        what = f"{' and '.join(running)} run already for this instance"
+        raise RefusedError(f"{what}; `fairlead events -f` shows what happens.")
+    up = Up(access)
     try:
-        up.run()
+        return up.run()
     finally:
         up.stop()
-    return 0
 
 
 class Up:
     """Two services, kept running, and their events on the screen."""
 
-    def __init__(self, paths: Paths) -> None:
-        self.paths = paths
-        self.services: dict[str, subprocess.Popen[bytes]] = {}
-        self.restart_at: dict[str, float] = {}
-        self.asked_to_stop = False
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._events = Stream(access, access.store.last_event())
+        self._services: dict[str, subprocess.Popen[bytes]] = {}
+        self._restart_at: dict[str, float] = {}
+        self._asked_to_stop = False
+        self._code = 0
 
-    def prepare(self) -> None:
-        """Make the instance, so that both services find it."""
-        Instance(self.paths, os.environ, _Silent()).close()
-
-    def run(self) -> None:
-        """Start both, then follow the events until asked to stop."""
+    def run(self) -> int:
+        """Start both, then follow the events until asked to stop, or until a service refuses to work."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._on_stop)
         signal.signal(signal.SIGHUP, self._on_reload)
-        access = Access(self.paths)
-        after = access.store.last_event()
         self._greet()
-        with listening(self.paths.bells, "up") as listener:
-            while not self.asked_to_stop:
-                self.keep_running()
-                after = print_events(access, after, None, as_json=False)
-                select.select([listener], [], [], LOOK_AGAIN)
-                listener.take()
-        print_events(access, after, None, as_json=False)
-        self._goodbye(access)
+        follow(self._access.paths.bells, "up", self._look, LOOK_AGAIN)
+        self._say_goodbye()
+        return self._code
+
+    def _look(self) -> bool:
+        self._keep_running()
+        self._events.print_new()
+        return not self._asked_to_stop
 
     def _greet(self) -> None:
-        print(f"fairlead runs at {self.paths.home}")
-        print(f"drop task files into {self.paths.spool}")
-        print(f"logs: {self.paths.log_file}; Ctrl-C stops", flush=True)
+        paths = self._access.paths
+        print(f"fairlead runs at {paths.home}")
+        print(f"drop task files into {paths.spool}, or use `fairlead submit`")
+        print(f"the log is {paths.log_file}; Ctrl-C stops", flush=True)
 
-    def _goodbye(self, access: Access) -> None:
-        active = access.store.count_active()
+    def _say_goodbye(self) -> None:
+        active = self._access.store.count_active()
         if active:
-            print(f"{active} agents go on; the next `fairlead up` finds them again", flush=True)
+            print(f"what runs goes on ({counted(active, 'task')}); the next `fairlead up` finds it again", flush=True)
 
-    def keep_running(self) -> None:
-        """Start what does not run: the watchdog first, so that old locks are free before the first decision."""
-        for name in ("watchdog", "daemon"):
-            process = self.services.get(name)
-            if process is not None and process.poll() is None:
-                continue
-            if process is not None and name not in self.restart_at:
-                print(f"the {name} ended with {process.returncode}; it is started again", flush=True)
-                self.restart_at[name] = time.monotonic() + RESTART
-            if time.monotonic() >= self.restart_at.get(name, 0.0):
-                self.restart_at.pop(name, None)
-                self.services[name] = _start(name)
+    def _keep_running(self) -> None:
+        for name in SERVICES:
+            service = self._services.get(name)
+            if service is None:
+                self._services[name] = _start(name)
+            elif service.poll() is not None:
+                self._restart(name, service.returncode)
+
+    def _restart(self, name: str, code: int) -> None:
+        """Start it again after a moment; one that refuses to work ends it all."""
+        if code in _REFUSALS:
+            self._code, self._asked_to_stop = code, True
+        elif name not in self._restart_at:
+            print(f"the {name} {_end(code)}; it is started again", flush=True)
+            self._restart_at[name] = time.monotonic() + RESTART
+        elif time.monotonic() >= self._restart_at[name]:
+            del self._restart_at[name]
+            self._services[name] = _start(name)
 
     def stop(self) -> None:
-        """Ask both to stop and wait for them."""
-        for process in self.services.values():
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-        for process in self.services.values():
-            process.wait(PATIENCE)
+        """Ask both to stop and wait for them; one that does not hear is killed, which harms nothing."""
+        for service in self._services.values():
+            service.terminate()
+        for service in self._services.values():
+            try:
+                service.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                service.kill()
 
     def _on_stop(self, _number: int, _frame: FrameType | None) -> None:
-        self.asked_to_stop = True
+        self._asked_to_stop = True
 
     def _on_reload(self, _number: int, _frame: FrameType | None) -> None:
-        for process in self.services.values():
-            process.send_signal(signal.SIGHUP)
-
-
-class _Silent:
-    """A log for the moment in which the instance is made."""
-
-    def info(self, event: str, **fields: object) -> None:
-        """Say nothing."""
-
-    warning = error = info
+        for service in self._services.values():
+            service.send_signal(signal.SIGHUP)
 
 
 def _start(name: str) -> subprocess.Popen[bytes]:
-    # Its lines go to the log file; this terminal shows the events.
-    return subprocess.Popen([sys.executable, "-m", "fairlead.cli.main", name], stdin=subprocess.DEVNULL, stderr=None)
+    # Its lines go to the log file; this terminal shows the events, and a service's last words.
+    return subprocess.Popen([sys.executable, "-m", "fairlead.cli.main", name, "--quiet"], stdin=subprocess.DEVNULL)
+
+
+def _end(code: int) -> str:
+    return f"ended with exit code {code}" if code >= 0 else f"was killed by {signal.Signals(-code).name}"

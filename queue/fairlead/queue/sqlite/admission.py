@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from fairlead.queue.errors import StaleVersionError
 from fairlead.queue.sqlite import statements as sql
 from fairlead.queue.sqlite.base import StorePart, as_json, is_due, since
-from fairlead.queue.states import ACTIVE, Status, check_transition
+from fairlead.queue.states import ACTIVE, Status, check_retry
 from fairlead.queue.store import Admitted, Submission
 from fairlead.queue.task import Changes, Spec, Task
 
@@ -100,7 +100,7 @@ class Admission(StorePart):
         """Send a failed, cancelled or lost task through the queue again."""
         with self.db.transaction():
             task = self._task(task_id)
-            check_transition(task_id, task.status, Status.QUEUED)
+            check_retry(task_id, task.status)
             due = int(is_due(task.spec, now))
             values = {"due": due, "since": since(task.spec, now, now, self._clock(now))}
             self.db.run(sql.RETRY, values | {"id": task_id, "now": now})

@@ -4,6 +4,7 @@ Nothing heavy is imported here: the short commands read through this module.
 """
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -35,9 +36,16 @@ class Connection:
         self.path = path
         self._pid = os.getpid()
         with translated(path):
-            self._db = apsw.Connection(path, flags=_flags(read_only=read_only))
+            self._handle = apsw.Connection(path, flags=_flags(read_only=read_only))
             self._configure()
             self._check_version(read_only=read_only)
+
+    @property
+    def _db(self) -> apsw.Connection:
+        """SQLite's connection, but not for a child that got it through a fork: the two would ruin the file."""
+        if os.getpid() != self._pid:
+            raise StoreBrokenError(f"{self.path} was opened by process {self._pid}: open it again after a fork.")
+        return self._handle
 
     def _configure(self) -> None:
         self._db.set_busy_timeout(BUSY_MS)
@@ -52,9 +60,29 @@ class Connection:
                 f"{self.path} has schema version {version}, this Fairlead knows up to {VERSION}: "
                 "upgrade Fairlead, or point it at another instance."
             )
-        if version < VERSION and not read_only:
-            self._db.pragma("journal_mode", "wal")
+        if version < VERSION and read_only:
+            raise StoreVersionError(
+                f"{self.path} has schema version {version}, this Fairlead needs {VERSION}: "
+                "its daemon upgrades it when it starts."
+            )
+        if version < VERSION:
+            self._use_wal()
             self._migrate()
+
+    def _use_wal(self) -> None:
+        """Switch the file to a write-ahead log. While others do the same, SQLite does not wait: so we do."""
+        deadline = time.monotonic() + BUSY_MS / 1000
+        while True:
+            try:
+                mode = self._db.pragma("journal_mode", "wal")
+            except apsw.BusyError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+            else:
+                break
+        if mode != "wal":
+            raise StoreUnavailableError(f"{self.path} cannot have a write-ahead log: put it on a local disk.")
 
     def _migrate(self) -> None:
         """Bring the file to this version; several processes may try at once."""
@@ -89,12 +117,14 @@ class Connection:
             try:
                 yield
             finally:
-                self._db.execute("ROLLBACK")
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
 
     def run(self, sql: str, values: Row | dict[str, Any] = ()) -> int:
         """Execute and return how many rows were changed."""
-        self._db.execute(sql, values)
-        return self._db.changes()
+        db = self._db
+        db.execute(sql, values)
+        return db.changes()
 
     def rows(self, sql: str, values: Row | dict[str, Any] = ()) -> list[Row]:
         """Execute and return every row."""
@@ -114,7 +144,7 @@ class Connection:
     def close(self) -> None:
         """Close; a connection that came through a fork is only forgotten."""
         if os.getpid() == self._pid:
-            self._db.close()
+            self._handle.close()
 
 
 def _flags(*, read_only: bool) -> int:

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from fairlead.queue import standing
 from fairlead.queue.sqlite import statements as sql
 from fairlead.queue.sqlite.base import StorePart, as_json, as_task, is_due, since
 from fairlead.queue.sqlite.claiming import take_lock
 from fairlead.queue.states import ACTIVE, Status
-from fairlead.queue.store import Restored, Share
+from fairlead.queue.store import Lock, Restored, Share
 from fairlead.queue.task import Attempt, Task
 
 
@@ -84,9 +86,14 @@ class Keeping(StorePart):
         self._enter(task.spec.user, task.spec.project, now, pending=int(waits), ready=int(ready))
         self._shift(task.spec.user, task.spec.project, running=int(task.status in ACTIVE))
         if item.lock is not None:
-            take_lock(self, item.lock)
+            take_lock(self, self._guarding(item.lock))
         self._log(now, "rebuilt", task, task.status)
         return True
+
+    def _guarding(self, lock: Lock) -> Lock:
+        """A run's lock; under a name of its own where another run of that user has come back first."""
+        taken = self.db.value(sql.LOCK_BY_NAME, (lock.name,))
+        return replace(lock, name=f"task:{lock.task_id}") if taken else lock
 
 
 def _columns(task: Task, now: int, clock: int, *, express: bool) -> dict[str, object]:

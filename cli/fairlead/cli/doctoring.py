@@ -1,0 +1,189 @@
+"""What may be wrong with an instance: every check says what it found, and what to do about it."""
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from fairlead.base.bell import is_heard
+from fairlead.base.errors import FairleadError
+from fairlead.base.files import names_in
+from fairlead.cli.access import Access
+from fairlead.cli.output import counted
+from fairlead.conductor.rundir import all_active
+from fairlead.config.loading import load
+from fairlead.config.paths import Paths
+from fairlead.config.problems import ConfigError
+from fairlead.config.schema import Config
+from fairlead.daemon.spool import is_left_alone
+from fairlead.queue.errors import NoSuchTaskError
+from fairlead.queue.instance import StoreMissingError, refuse_missing_store
+from fairlead.queue.store import Store
+
+#: Less room than this on the instance's disk is worth a word, less than a tenth of it an alarm.
+ROOM = 1 << 30
+#: File systems on which SQLite's log or our locks do not hold.
+REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "ceph", "glusterfs"})
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at: ok, warn or fail, and what to do about it."""
+
+    level: str
+    what: str
+    advice: str = ""
+
+
+def examine(paths: Paths) -> Iterator[Finding]:
+    """Every check, in the order in which a person would mend things."""
+    if refusal := _refusal(paths.home):
+        yield Finding("fail", f"{paths.home}: {refusal}", "FAIRLEAD_HOME names another instance")
+        return
+    yield from _settings(paths)
+    yield from _disk(paths)
+    yield from _services(paths)
+    yield from _files(paths)
+    yield from _store(paths)
+
+
+# ---------------------------------------------------------------------- around the store
+
+
+def _refusal(home: str) -> str:
+    """Why the instance's directory cannot be used; nothing if it can, or is still to be made."""
+    try:
+        os.listdir(home)
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        return error.strerror or str(error)
+    return "" if os.access(home, os.W_OK | os.X_OK) else os.strerror(errno.EACCES)
+
+
+def _settings(paths: Paths) -> Iterator[Finding]:
+    try:
+        settings = load(paths, os.environ)
+    except ConfigError as error:
+        for problem in error.problems:
+            yield Finding("fail", f"settings: {problem}", "`fairlead config check` looks again")
+        return
+    yield Finding("ok", f"settings: {', '.join(settings.files) or 'defaults'}")
+    yield from _agents(settings.config)
+
+
+def _agents(config: Config) -> Iterator[Finding]:
+    """Agents that somebody has chosen; nobody needs all of those that are built in."""
+    chosen = {config.default_agent, *(project.agent for project in config.projects.values() if project.agent)}
+    for name in sorted(chosen):
+        program = config.agents[name].command[0]
+        if "{" not in program and shutil.which(program) is None:
+            yield Finding("fail", f"agent {name} needs {program}, which is not on the PATH", "install it")
+
+
+def _disk(paths: Paths) -> Iterator[Finding]:
+    where = paths.home if os.path.isdir(paths.home) else "/"
+    free = shutil.disk_usage(where).free
+    level = "ok" if free >= ROOM else "warn" if free >= ROOM // 10 else "fail"
+    advice = "" if level == "ok" else "make room; `fairlead prune` may help"
+    yield Finding(level, f"disk: {free / (1 << 30):.1f} GiB free", advice)
+    kind = _file_system(where)
+    if kind in REMOTE:
+        yield Finding("fail", f"{where} is on {kind}", "put the instance on a local disk")
+
+
+def _file_system(path: str) -> str:
+    """The type of the file system that holds a path."""
+    best, kind = "", ""
+    with open("/proc/mounts", encoding="utf-8", errors="replace") as mounts:
+        for line in mounts:
+            _, place, found, *_ = line.split(" ")
+            if (path + "/").startswith(place.rstrip("/") + "/") and len(place) >= len(best):
+                best, kind = place, found
+    return kind
+
+
+def _services(paths: Paths) -> Iterator[Finding]:
+    for name in ("daemon", "watchdog"):
+        if is_heard(paths.bells, name):
+            yield Finding("ok", f"the {name} runs")
+        else:
+            yield Finding("fail", f"the {name} does not run", "`fairlead up`, or enable its service")
+
+
+def _files(paths: Paths) -> Iterator[Finding]:
+    errors = [name for name in names_in(paths.rejected) if name.endswith(".error")]
+    if errors:
+        first = os.path.join(paths.rejected, errors[0])
+        yield Finding("warn", counted(len(errors), "refused file"), f"read {first}, mend the file, move it back")
+    waiting = [*names_in(paths.intake), *(name for name in names_in(paths.spool) if not is_left_alone(name))]
+    if waiting and not is_heard(paths.bells, "daemon"):
+        what = f"{counted(len(waiting), 'file')} in the spool, and nobody takes them in"
+        yield Finding("warn", what, "start the daemon")
+
+
+# ---------------------------------------------------------------------- the store, and what it knows
+
+
+def _store(paths: Paths) -> Iterator[Finding]:
+    try:
+        refuse_missing_store(paths)
+    except StoreMissingError as error:
+        yield Finding("fail", str(error), "fairlead rebuild")
+        return
+    if not os.path.exists(paths.store):
+        yield Finding("warn", f"there is no queue at {paths.home} yet", "fairlead up")
+        return
+    try:
+        yield from _inside(Access(paths))
+    except FairleadError as error:
+        yield Finding("fail", str(error), "stop both services, then `fairlead rebuild --replace`")
+
+
+def _inside(access: Access) -> Iterator[Finding]:
+    problems = [row[0] for row in access.store.db.rows("PRAGMA quick_check(5)") if row[0] != "ok"]
+    if problems:
+        advice = "stop both services, then `fairlead rebuild --replace`"
+        yield Finding("fail", f"the store is damaged: {'; '.join(problems)}", advice)
+    else:
+        yield Finding("ok", "the store is sound")
+    for check in (_locks, _foreign, _runs, _pauses):
+        yield from check(access)
+
+
+def _locks(access: Access) -> Iterator[Finding]:
+    for lock in access.store.locks():
+        if lock.state == "quarantined":
+            left = lock.evidence.get("left")
+            advice = f"look whether {left} are alive, then `fairlead lock release {lock.user} --force`"
+            yield Finding("fail", f"{lock.name} is quarantined since task {lock.task_id}", advice)
+        elif lock.expires_at < access.clock.wall_ms() and lock.kind == "run":
+            yield Finding("warn", f"the lease of {lock.name} is over", "the watchdog ends its run; is it running?")
+
+
+def _foreign(access: Access) -> Iterator[Finding]:
+    locks = access.locks()
+    for user in sorted(locks.foreign()):
+        advice = f"its maker removes it, or `fairlead lock release {user} --force`"
+        yield Finding("warn", f"{locks.files.path(user)} is not Fairlead's: {user} is not dispatched", advice)
+
+
+def _runs(access: Access) -> Iterator[Finding]:
+    unknown = [run for run in all_active(access.paths.conductor) if not _is_known(access.store, run)]
+    if unknown:
+        what = f"{counted(len(unknown), 'run')} of no known task, like {unknown[0]}"
+        yield Finding("warn", what, "look inside, then remove what is not needed")
+
+
+def _is_known(store: Store, run_dir: str) -> bool:
+    try:
+        store.get(os.path.basename(run_dir).rpartition(".")[0])
+    except NoSuchTaskError:
+        return False
+    return True
+
+
+def _pauses(access: Access) -> Iterator[Finding]:
+    for pause in access.store.pauses():
+        what = f"{pause.scope} is paused by {pause.by}" + (f": {pause.reason}" if pause.reason else "")
+        yield Finding("warn", what, f"`fairlead resume {pause.scope}` goes on")

@@ -1,0 +1,75 @@
+"""What happened, in one line for people."""
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from fairlead.base.clock import iso
+from fairlead.base.durations import show_duration
+from fairlead.base.text import one_line
+from fairlead.cli.output import moment, paint
+from fairlead.queue.errors import NoSuchTaskError
+from fairlead.queue.store import Store
+from fairlead.queue.task import PRIORITIES, Event
+
+#: What is said of an event's details, in this order, before a sentence if there is one; the others are for programs.
+_SAID: dict[str, Callable[[Any], str]] = {
+    "scope": str,
+    "lock": str,
+    "file": str,
+    "what": str,
+    "priority": lambda rank: f"{PRIORITIES[rank]} priority",
+    "run_at": lambda when: f"not before {moment(when)}",
+    "attempt": lambda number: "" if number == 1 else f"attempt {number}",
+    "after": lambda status: f"after it {'was' if status in ('lost', 'cancelled') else 'had'} {status}",
+    "by": lambda name: f"by {name}",
+}
+_SENTENCES = ("error", "reason", "why")
+_TITLE = 60
+_LINE = 300
+
+
+class EventLines:
+    """Renders events; the titles come from the store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._title = lru_cache(maxsize=1000)(self._look_up)
+
+    def line(self, event: Event) -> str:
+        """Time, user, what, which task, and what else there is to say."""
+        said = words(event.event, event.detail)
+        title = self._title(event.task_id) if event.task_id else ""
+        between = "" if not (title and said) else " " if said.startswith("(") else ": "
+        name = event.event.replace("_", " ")
+        rest = one_line(f"{title}{between}{said}  {event.task_id or ''}", _LINE).rstrip()
+        clock = (iso(event.at) or "")[11:19]
+        return f"{clock}  {one_line(event.user or '-'):<10}  {paint(event.event, f'{name:<13}')}  {rest}"
+
+    def _look_up(self, task_id: str) -> str:
+        try:
+            return one_line(self._store.get(task_id).spec.title, _TITLE)
+        except NoSuchTaskError:
+            return ""
+
+
+def words(event: str, detail: Mapping[str, Any]) -> str:
+    """What is worth saying of an event besides its name."""
+    told = {
+        key: value for key, value in detail.items() if value not in (None, "") and key not in _silent(event, detail)
+    }
+    about = " ".join(filter(None, (say(told[key]) for key, say in _SAID.items() if key in told)))
+    sentence = "; ".join(str(told[key]) for key in _SENTENCES if key in told)
+    took = f"({show_duration(told['held'])})" if "held" in told else ""
+    return one_line(f"{': '.join(filter(None, (about, sentence)))} {took}".strip(), _LINE)
+
+
+def _silent(event: str, detail: Mapping[str, Any]) -> set[str]:
+    """What goes without saying: the usual priority, a file that its error names, and words for machines."""
+    error = str(detail.get("error", ""))
+    silent = {
+        "priority": event == "queued" and detail.get("priority") == PRIORITIES.index("medium"),
+        "file": error.startswith(str(detail.get("file"))),
+        "reason": event == "completed" or bool(error),
+    }
+    return {key for key, is_silent in silent.items() if is_silent}

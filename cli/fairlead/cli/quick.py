@@ -1,0 +1,43 @@
+"""What commands need that must feel instant: only the store, and no argparse as long as nothing is to be parsed."""
+
+import os
+from collections.abc import Callable
+
+from fairlead.base.errors import UnavailableError
+from fairlead.config.paths import Paths, find_paths
+from fairlead.queue.sqlite.connection import Connection
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from fairlead.cli.arguments import Parser
+
+
+class NoInstanceError(UnavailableError):
+    """There is no instance yet."""
+
+
+def wants_json(words: list[str], make_parser: "Callable[[], Parser]") -> bool:
+    """Whether a command that takes nothing but --json was given it; whatever else was given, its parser answers."""
+    if words in ([], ["--json"]):
+        return bool(words)
+    return bool(make_parser().parse_args(words).json)
+
+
+def open_connection(paths: Paths | None = None) -> Connection:
+    """The store, for reading; refuses to make a new one."""
+    where = paths or find_paths()
+    try:
+        os.stat(where.store)
+    except FileNotFoundError:
+        raise _missing(where) from None
+    return Connection(where.store, read_only=True)
+
+
+def _missing(paths: Paths) -> NoInstanceError:
+    """There is no store: not yet, or not any more."""
+    from fairlead.queue.instance import refuse_missing_store  # noqa: PLC0415 - only who has none should pay for it
+
+    refuse_missing_store(paths)
+    return NoInstanceError(
+        f"there is no queue at {paths.home} yet: `fairlead up` starts one there; FAIRLEAD_HOME names another."
+    )

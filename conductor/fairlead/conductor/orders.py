@@ -1,0 +1,47 @@
+"""task.json: everything a supervisor needs to start and watch an agent, so that anything can start it.
+
+Supervisors load this and not `launch`, which works the orders out: a spawner stays small.
+"""
+
+import os
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from fairlead.base.files import read_plain
+
+NAME = "task.json"
+PROMPT = "prompt.txt"
+RESULT = "result.json"
+PROGRESS = "progress"
+#: Set for every process of a run, and inherited by what it starts: finds them again.
+MARKER = "FAIRLEAD_LOCK_ID"
+
+
+class Launch(Struct, kw_only=True, frozen=True):
+    """How to start an agent, and the limits to hold it to."""
+
+    argv: tuple[str, ...]
+    cwd: str
+    env: dict[str, str]
+    stdin: str | None
+    timeout: float
+    grace: float
+    stop_signal: str
+    heartbeat: float
+    output_bytes: int
+    result_bytes: int
+    artifacts: tuple[str, ...]
+    artifacts_max: int
+    bells: str
+    #: The task for the agent to read.
+    task: dict[str, Any]
+
+
+_decode = msgspec.json.Decoder(Launch).decode
+
+
+def read_launch(run_dir: str) -> Launch:
+    """Read a run's task.json."""
+    return _decode(read_plain(os.path.join(run_dir, NAME), 64 << 20))

@@ -1,0 +1,342 @@
+"""One attempt as its supervisor plays it: from `running` to its end, whatever the agent does."""
+
+import errno
+import math
+import os
+import select
+import signal
+import time
+from contextlib import suppress
+
+from msgspec import json
+
+from fairlead.base.bell import ring
+from fairlead.base.clock import Clock, iso
+from fairlead.base.errors import FairleadError
+from fairlead.base.files import read_plain
+from fairlead.base.identity import this_process
+from fairlead.conductor import orders, rundir, tree
+from fairlead.conductor.artifacts import find_artifacts
+from fairlead.conductor.meta import Heartbeat, Meta, Supervisor, write_meta
+from fairlead.conductor.orders import Launch
+from fairlead.conductor.output import STDERR, STDOUT, CappedLog, last_words, read_tail
+from fairlead.conductor.results import UnusableResultError, cost_of, read_result
+from fairlead.queue.states import Status
+
+#: What the agent leaves behind is asked to go, then made to, after at most this long.
+SWEEP_GRACE = 2.0
+#: Between two looks at processes that were told to end.
+SWEEP_PAUSE = 0.02
+#: The first beat comes early: it names processes that nothing else would find if the supervisor died.
+FIRST_BEAT = 0.2
+#: The longest sleep, whatever the settings say: the kernel counts milliseconds in 32 bits.
+LONGEST_WAIT = 3600.0
+#: Between two tries to write the end while the disk refuses.
+WRITE_PAUSE = 1.0
+_PROGRESS = 500
+
+#: Those that Python or we have set differently: the agent gets them as every program does.
+_CHANGED_SIGNALS = (
+    signal.SIGCHLD,
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGPIPE,
+    signal.SIGTERM,
+    signal.SIGXFSZ,
+)
+
+
+class Run:
+    """One attempt, from `running` to its end."""
+
+    def __init__(self, run_dir: str, meta: Meta, launch: Launch, clock: Clock) -> None:
+        self.dir = run_dir
+        self.meta = meta
+        self.launch = launch
+        self.clock = clock
+        self.poll = select.poll()
+        self.pipes: dict[int, CappedLog] = {}
+        self.agent: int | None = None
+        self.agent_status: int | None = None
+        #: Why the run is being ended from outside: timeout, cancelled, interrupted.
+        self.stopping: tuple[str, str] | None = None
+        self.next_beat = 0.0
+        self.deadline = math.inf
+        self.kill_at = math.inf
+        self.wakeup = -1
+        self.asked_to_stop = False
+
+    def play(self) -> None:
+        """All steps, in order."""
+        self.listen_to_signals()
+        self.announce()
+        try:
+            self.start_agent()
+        except (OSError, ValueError) as error:
+            self.end(Status.FAILED, "not_started", error=_start_error(self.launch, error))
+            return
+        self.tell("started")
+        self.attend()
+        self.conclude()
+
+    # ------------------------------------------------------------------ beginning
+
+    def listen_to_signals(self) -> None:
+        """Signals only wake the loop: a child ended, or somebody asks to stop."""
+        self.wakeup, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._on_stop)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        self.poll.register(self.wakeup, select.POLLIN)
+
+    def _on_stop(self, *_: object) -> None:
+        self.asked_to_stop = True
+
+    def announce(self) -> None:
+        """From here on the run counts as started, even if the power goes."""
+        self.meta.status = Status.RUNNING
+        self.meta.supervisor = Supervisor(*this_process())
+        self.meta.started_at = self.clock.wall_ms()
+        rundir.announce(self.dir, self.meta)
+
+    def start_agent(self) -> None:
+        """Start the agent in its own session, with pipes for its output."""
+        launch = self.launch
+        os.chdir(launch.cwd)
+        stdin = os.open(launch.stdin or os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        out, err = self._pipe(STDOUT), self._pipe(STDERR)
+        try:
+            self.agent = os.posix_spawn(
+                launch.argv[0],
+                launch.argv,
+                launch.env,
+                file_actions=[(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate((stdin, out, err))],
+                setsid=True,
+                setsigmask=[],
+                setsigdef=_CHANGED_SIGNALS,
+            )
+        finally:
+            for fd in (stdin, out, err):
+                os.close(fd)
+        self.meta.pid = self.agent
+        now = self.clock.boot()
+        self.deadline = now + launch.timeout if launch.timeout else math.inf
+        self.next_beat = now + min(FIRST_BEAT, launch.heartbeat)
+
+    def tell(self, what: str) -> None:
+        """Ring the watchdog. If that fails it looks by itself, sooner or later: no reason to leave the agent alone."""
+        with suppress(OSError):
+            ring(self.launch.bells, "watchdog", f"{what} {os.path.basename(self.dir)}")
+
+    def _pipe(self, name: str) -> int:
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(reader, False)
+        self.pipes[reader] = CappedLog(os.path.join(self.dir, name), self.launch.output_bytes)
+        self.poll.register(reader, select.POLLIN | select.POLLHUP)
+        return writer
+
+    # ------------------------------------------------------------------ while it runs
+
+    def attend(self) -> None:
+        """Stay until nothing of the run is left."""
+        while not self.reap():
+            now = self.clock.boot()
+            self.hear_stop()
+            self.enforce_limits(now)
+            self.beat(now)
+            self.wait(now)
+
+    def reap(self) -> bool:
+        """Collect ended processes; True once there are no children at all: the tree is empty."""
+        try:
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    break
+                if pid == self.agent and self.agent_status is None:  # else a successor with its pid
+                    self.agent_status = status
+        except ChildProcessError:
+            return True
+        if self.agent_status is not None and self.kill_at == math.inf:
+            self.ask_to_end(min(self.launch.grace, SWEEP_GRACE), signal.SIGTERM)
+        return False
+
+    def hear_stop(self) -> None:
+        """Somebody signalled: with a cancel note it is a person's wish, without it an interruption."""
+        if not self.asked_to_stop or self.is_over:
+            return
+        by = read_cancel(self.dir)
+        if by is None:
+            self.stop("interrupted", "the supervisor was asked to stop by a signal")
+        else:
+            self.stop("cancelled", f"cancelled by {by}")
+
+    def enforce_limits(self, now: float) -> None:
+        """Ask what is over its time to stop; end all of what was asked and did not."""
+        if now >= self.deadline and not self.is_over:
+            self.stop("timeout", f"still running after {self.launch.timeout:g} s, its time limit")
+        if now >= self.kill_at:
+            # Again and again: each death wakes us, and whoever was born since the last look is among the next.
+            tree.send(tree.below(os.getpid()), signal.SIGKILL)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is settled how the run ends: by its agent's own end, or by a stop that has begun."""
+        return self.agent_status is not None or self.stopping is not None
+
+    def stop(self, reason: str, sentence: str) -> None:
+        """Begin to end the run from outside."""
+        self.stopping = (reason, sentence)
+        self.ask_to_end(self.launch.grace, getattr(signal, f"SIG{self.launch.stop_signal}"))
+
+    def ask_to_end(self, grace: float, number: int) -> None:
+        """Signal everything of the run, and set the time after which it is killed."""
+        tree.send(tree.below(os.getpid()), number)
+        self.kill_at = min(self.kill_at, self.clock.boot() + grace)
+
+    def beat(self, now: float) -> None:
+        """A sign of life, with who is there and how far they are. Needs no fsync: it is made again."""
+        if now < self.next_beat:
+            return
+        self.next_beat = now + self.launch.heartbeat
+        meta = self.meta
+        meta.heartbeat = Heartbeat(meta.heartbeat.seq + 1, iso(self.clock.wall_ms()) or "")
+        meta.processes = tree.below(os.getpid())
+        meta.progress = self.read_progress()
+        # A full disk must not end the run: the next beat tries again.
+        with suppress(OSError):
+            write_meta(self.dir, meta, durable=False)
+
+    def read_progress(self) -> str:
+        """The last line of what the agent says about its progress."""
+        text = read_tail(os.path.join(self.dir, orders.PROGRESS), _PROGRESS).decode("utf-8", "replace").strip()
+        return text.rsplit("\n", 1)[-1]
+
+    def wait(self, now: float) -> None:
+        """Sleep until output, a signal, or the next thing to do."""
+        if now >= self.kill_at:
+            pause = SWEEP_PAUSE
+        else:
+            next_thing = min(self.next_beat, self.kill_at, math.inf if self.is_over else self.deadline)
+            pause = min(max(0.0, next_thing - now), LONGEST_WAIT)
+        for fd, _ in self.poll.poll(math.ceil(pause * 1000)):
+            if fd == self.wakeup:
+                os.read(fd, 4096)
+            else:
+                self.collect(fd)
+
+    def collect(self, fd: int) -> bool:
+        """Move what the agent wrote into its log; False if there is nothing now."""
+        try:
+            data = os.read(fd, 65536)
+        except BlockingIOError:
+            return False
+        if not data:
+            self.close(fd)
+            return False
+        # A full disk costs the log, not the run.
+        with suppress(OSError):
+            self.pipes[fd].write(data)
+        return True
+
+    def close(self, fd: int) -> None:
+        """Nothing more comes from there: complete its log."""
+        self.poll.unregister(fd)
+        os.close(fd)
+        with suppress(OSError):
+            self.pipes.pop(fd).close()
+
+    # ------------------------------------------------------------------ the end
+
+    def conclude(self) -> None:
+        """Everything of the run has ended: say how."""
+        self.drain()
+        if self.agent_status is None:
+            raise AssertionError("the tree is empty and the agent was not seen to end")
+        code = os.waitstatus_to_exitcode(self.agent_status)
+        self.meta.exit_code = code if code >= 0 else None
+        self.meta.signal = _signal_name(-code) if code < 0 else None
+        self.meta.artifacts = find_artifacts(self.launch.cwd, self.launch.artifacts, self.launch.artifacts_max)
+        problem = self.take_result()
+        if self.stopping:
+            reason, sentence = self.stopping
+            status = Status.CANCELLED if reason == "cancelled" else Status.FAILED
+            self.end(status, reason, error=sentence)
+        elif code == 0:
+            self.end(Status.COMPLETED, "exit", error=problem)
+        elif code > 0:
+            self.end(Status.FAILED, "exit", error=f"the agent ended with exit code {code}")
+        else:
+            self.end(Status.FAILED, "signal", error=f"the agent was ended by {self.meta.signal}")
+
+    def drain(self) -> None:
+        """Take what is left in the pipes. A stranger who was handed one of them may hold it open: it is not awaited."""
+        for fd in list(self.pipes):
+            while self.collect(fd):
+                pass
+            if fd in self.pipes:
+                self.close(fd)
+
+    def take_result(self) -> str:
+        """Read the agent's result file; returns a sentence if there is one that cannot be used."""
+        try:
+            self.meta.result = read_result(os.path.join(self.dir, orders.RESULT), self.launch.result_bytes)
+        except FileNotFoundError:
+            return ""
+        except UnusableResultError as error:
+            return f"the agent's result file was left aside: {error}"
+        self.meta.cost = cost_of(self.meta.result)
+        return ""
+
+    def end(self, status: Status, reason: str, *, error: str = "") -> None:
+        """The last act: write the end durably, then tell the watchdog."""
+        meta = self.meta
+        meta.status, meta.reason, meta.error = status, reason, error
+        meta.finished_at = self.clock.wall_ms()
+        meta.held = self.clock.boot() - meta.claimed_boot
+        meta.processes = []
+        meta.progress = self.read_progress()
+        if status is not Status.COMPLETED:
+            meta.log_tail = last_words(self.dir)
+        self.write_end()
+        self.tell("ended")
+
+    def write_end(self) -> None:
+        """A result is not lost to a full disk: stay, with the lock held, until it can be written."""
+        while True:
+            try:
+                write_meta(self.dir, self.meta, durable=True)
+            except OSError as error:
+                if error.errno == errno.ENOENT:
+                    return  # the directory itself was taken away: there is nobody to tell
+                time.sleep(WRITE_PAUSE)
+            else:
+                return
+
+
+def read_cancel(run_dir: str) -> str | None:
+    """Who asked for this run to be cancelled, if anybody did."""
+    try:
+        note = json.decode(read_plain(os.path.join(run_dir, rundir.CANCEL), 65536))
+        return str(note["by"])
+    except FileNotFoundError:
+        return None
+    except (FairleadError, OSError, ValueError, KeyError, TypeError):
+        return "somebody"  # the note is there, whatever it says
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"SIGRTMIN+{number - signal.SIGRTMIN}"
+
+
+def _start_error(launch: Launch, error: OSError | ValueError) -> str:
+    if isinstance(error, ValueError):
+        return f"the agent could not be started: {error} in its arguments or environment"
+    if error.errno == errno.E2BIG:
+        return "the prompt is too long for a command line: let the agent read {prompt_file} or stdin."
+    return f"the agent could not be started: {error.filename or launch.argv[0]}: {error.strerror}"

@@ -1,0 +1,82 @@
+"""show: everything about one task."""
+
+import re
+
+from tests.cli.running import Run
+
+
+def test_show_of_a_waiting_task(run: Run) -> None:
+    """What was asked for, and nothing that has not happened yet."""
+    task_id = run.home.submit(
+        "echo one\necho two\n",
+        "ann",
+        title="Two words",
+        priority="high",
+        run_at="2030-01-01T00:00:00Z",
+        payload={"a": [1]},
+    )
+    page = run("show", task_id).out
+    fields, prompt, events = page.rstrip("\n").split("\n\n")
+    assert dict(line.split(":", 1) for line in fields.splitlines()).keys() == {
+        *("id", "title", "status", "user", "project", "agent", "priority", "payload", "created", "not before", "from")
+    }
+    assert "not before:  2030-01-01T00:00:00Z" in fields
+    assert 'payload:     {"a": [1]}' in fields
+    assert prompt == "prompt:\n  echo one\n  echo two"
+    assert re.fullmatch(r"events:\n  20\S+Z  queued         high priority", events)
+
+
+def test_show_of_a_failed_task(run: Run) -> None:
+    """How it ended, its last words, every attempt, and what happened."""
+    task_id = run.home.submit(command=["sh", "-c", "echo sorry >&2; exit 3"], action="test")
+    run.home.play(lambda: run.home.is_over(task_id), run.home.dispatcher(), run.home.watchdog())
+    page = run("show", task_id).out
+    assert re.search(r"^status: +failed$", page, re.MULTILINE)
+    assert re.search(r"^error: +the agent ended with exit code 3$", page, re.MULTILINE)
+    assert re.search(r"^action: +test$", page, re.MULTILINE)
+    assert re.search(r"^command: +sh -c 'echo sorry >&2; exit 3'$", page, re.MULTILINE)
+    assert re.search(r"^took: +\S+m?s$", page, re.MULTILINE)
+    assert "last words:\n  sorry\n" in page
+    assert re.search(r"^  1        failed  20\S+Z  20\S+Z  3     the agent ended with exit code 3$", page, re.MULTILINE)
+    assert re.search(r"^  20\S+Z  failed         the agent ended with exit code 3 \(\S+\)$", page, re.MULTILINE)
+
+
+def test_show_of_a_task_that_was_asked_to_stop(run: Run) -> None:
+    """As long as it runs, it is told who wants it to stop; its attempt is running."""
+    task_id = run.home.submit("sleep 60")
+    run.home.dispatcher().run_once()
+    run("cancel", task_id)
+    page = run("show", task_id).out
+    assert re.search(r"^status: +(claimed|running), \S+ asked it to stop$", page, re.MULTILINE)
+    assert re.search(r"^  1        running$", page, re.MULTILINE)
+
+
+def test_show_of_what_an_agent_reported(run: Run) -> None:
+    """Its result and its artifacts are part of the page."""
+    script = """echo x > out.txt; printf '{"cost": 2.5, "result": {"tests": 12}}' > "$FAIRLEAD_RESULT" """
+    task_id = run.played(script, artifacts=["out.txt"])
+    record = run.json("show", task_id)
+    page = run("show", task_id).out
+    assert record["status"] == "completed", record
+    assert "artifacts:" in page
+    assert "out.txt" in page
+    assert "result:" in page
+
+
+def test_show_for_programs(run: Run) -> None:
+    """The whole record: spec, outcome, attempts, events, and where its files are."""
+    task_id = run.played("echo hi")
+    record = run.json("show", task_id)
+    assert (record["id"], record["status"], record["exit_code"]) == (task_id, "completed", 0)
+    assert [event["event"] for event in record["events"]] == ["queued", "claimed", "started", "completed"]
+    assert [attempt["number"] for attempt in record["attempts"]] == [1]
+    assert record["run_dir"].endswith(f"/finished/{task_id}.1")
+
+
+def test_output_of_an_agent_cannot_command_a_terminal(run: Run) -> None:
+    """Last words and prompts are spelled out."""
+    task_id = run.played("printf 'a\\033[2Jb' >&2; exit 1 # \x1b[31m")
+    page = run("show", task_id).out
+    assert "a\\x1b[2Jb" in page
+    assert "# \\x1b[31m" in page
+    assert "\x1b" not in page

@@ -1,0 +1,146 @@
+"""The supervisor in trouble: a full disk, a directory that goes away, a file system that refuses."""
+
+import os
+import resource
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.conductor.runs import PATIENCE, Place, agent, beaten, ended, eventually, running, shell, state, text
+
+from fairlead.base.identity import ProcessId, start_of
+from fairlead.conductor import tree
+from fairlead.conductor.liveness import Void, void
+from fairlead.conductor.meta import read_meta
+
+WAIT_FOR_GO = "while [ ! -e go ]; do sleep 0.01; done"
+
+
+def may_write(supervisor: "subprocess.Popen[bytes]", size: int) -> None:
+    """Let the kernel refuse the supervisor to write files larger than this."""
+    resource.prlimit(supervisor.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+
+def refused(supervisor: "subprocess.Popen[bytes]") -> bool:
+    """Whether the supervisor, alone by now, sleeps until its next try."""
+    stack = Path(f"/proc/{supervisor.pid}/wchan").read_text()
+    return not tree.below(supervisor.pid) and "nanosleep" in stack
+
+
+def test_an_end_that_cannot_be_written_waits(place: Place) -> None:
+    """While the disk refuses, the supervisor stays with the directory held; then the end is written after all."""
+    run_dir, supervisor = place.begin(shell(f"{WAIT_FOR_GO}; exit 6"))
+    running(run_dir)
+    may_write(supervisor, 0)
+    (place.work / "go").touch()
+    eventually(lambda: not tree.below(supervisor.pid), "the agent does not end")
+    eventually(lambda: refused(supervisor), "the supervisor does not wait")
+    assert read_meta(run_dir).status == "running"
+    assert void(run_dir) is Void.INHABITED
+    supervisor.terminate()  # nothing hurries it
+    may_write(supervisor, resource.RLIM_INFINITY)
+    meta = ended(run_dir, supervisor)
+    assert (meta.status, meta.exit_code) == ("failed", 6)
+
+
+def test_a_heartbeat_that_cannot_be_written_is_skipped(place: Place) -> None:
+    """A disk that refuses for a while costs beats and output, not the run."""
+    run_dir, supervisor = place.begin(shell(f"{WAIT_FOR_GO}; echo lost; rm go; {WAIT_FOR_GO}"))
+    running(run_dir)
+    may_write(supervisor, 0)
+    before = read_meta(run_dir).heartbeat.seq
+    (place.work / "go").touch()
+    eventually(lambda: not (place.work / "go").exists(), "the agent does not go on")
+    eventually(lambda: _has_slept(supervisor.pid, before), "no beat is missed")
+    may_write(supervisor, resource.RLIM_INFINITY)
+    beaten(run_dir, before + 2)
+    (place.work / "go").touch()
+    assert ended(run_dir, supervisor).status == "completed"
+    assert text(run_dir, "stdout.log") == "\n[fairlead: 5 bytes left out here]\n"
+
+
+def _has_slept(pid: int, since: int) -> bool:
+    """Whether the supervisor has gone to sleep often enough for several beats."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.split("voluntary_ctxt_switches:")[1].split()[0]) > since + 20
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system that is full after a quarter of a megabyte."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small disk")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", disk], check=False, capture_output=True)
+    if mount.returncode:
+        pytest.skip(f"no small disk here: {mount.stderr.decode().strip()}")
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", "--lazy", disk], check=True)
+
+
+def test_a_full_disk_is_outlasted(small_disk: Path) -> None:
+    """An agent fills the disk that its run directory is on: its end is written as soon as there is room."""
+    place = Place(small_disk)
+    try:
+        fill = "dd if=/dev/zero of=ballast bs=4096 2>&1; dd if=/dev/zero of=crumbs bs=1 count=4096; exit 9"
+        run_dir, supervisor = place.begin(shell(fill))
+        eventually(lambda: refused(supervisor), "the supervisor does not wait")
+        assert (state_of := state(run_dir)) is not None
+        assert state_of.status == "running"
+        (place.work / "ballast").unlink()
+        assert ended(run_dir, supervisor).exit_code == 9
+    finally:
+        place.clear()
+
+
+def test_a_directory_that_went_away_ends_nothing(place: Place) -> None:
+    """Without its directory a run goes on to its end; then there is nobody to tell, and all of it is gone."""
+    run_dir, supervisor = place.begin(shell(f"{WAIT_FOR_GO}; touch done"))
+    meta = running(run_dir)
+    shutil.rmtree(run_dir)
+    (place.work / "go").touch()
+    assert supervisor.wait(PATIENCE) == 0
+    assert (place.work / "done").exists()
+    assert not os.path.exists(run_dir)
+    assert tree.marked("FAIRLEAD_LOCK_ID", meta.lock_id) == []
+
+
+def test_a_time_limit_holds_without_a_directory(place: Place) -> None:
+    """The limit is enforced on a run whose directory was taken away."""
+    run_dir, supervisor = place.begin(agent("leave_daemon", place.path / "witness", 120), timeout=1.5, grace=0.1)
+    meta = running(run_dir)
+    shutil.rmtree(run_dir)
+    assert supervisor.wait(PATIENCE) == 0
+    assert tree.marked("FAIRLEAD_LOCK_ID", meta.lock_id) == []
+
+
+def test_a_working_directory_that_went_away_has_no_artifacts(place: Place) -> None:
+    """An agent that removes its own working directory has completed, without artifacts."""
+    meta = place.play(shell(f"touch a; rm -r {place.work}"), artifacts=("*", "a", "**/b"))
+    assert (meta.status, meta.artifacts) == ("completed", [])
+
+
+def test_what_cannot_be_announced_is_not_started(place: Place) -> None:
+    """If `running` cannot be written, the agent is not started, and the run can be taken back."""
+    run_dir = place.make(shell("touch ran"))
+    limits = (0, resource.RLIM_INFINITY)
+    supervisor = place.supervise(run_dir, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limits))
+    assert supervisor.wait(PATIENCE) == 1
+    assert void(run_dir) is Void.NEVER_STARTED
+    assert not (place.work / "ran").exists()
+
+
+def test_an_agent_outlives_a_killed_supervisor_until_it_is_ended(place: Place) -> None:
+    """Without spawner and supervisor the agent goes on; the run counts as started, and is not taken back."""
+    run_dir, supervisor = place.begin(shell("exec sleep 120"))
+    meta = running(run_dir)
+    supervisor.kill()
+    supervisor.wait()
+    assert meta.pid is not None
+    assert tree.lives(ProcessId(meta.pid, start_of(meta.pid) or 0))
+    assert void(run_dir) is Void.STARTED

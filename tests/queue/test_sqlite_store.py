@@ -1,0 +1,431 @@
+"""The embedded store: held to the suite for all stores, and to what is SQLite's own."""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+from tests.queue.conformance import StoreConformance
+from tests.queue.driver import HOUR, Driver, MakeStore
+from tests.queue.invariants import ALL, check_counters, check_store
+from tests.support.kernel_errors import KNOWN
+from tests.support.programs import ROOT, command, run, started
+
+from fairlead.queue.errors import (
+    StoreBrokenError,
+    StoreBusyError,
+    StoreUnavailableError,
+    StoreVersionError,
+)
+from fairlead.queue.sqlite import connection, overview
+from fairlead.queue.sqlite import statements as sql
+from fairlead.queue.sqlite.connection import Connection
+from fairlead.queue.sqlite.schema import MIGRATIONS, VERSION
+from fairlead.queue.sqlite.store import SqliteStore, open_store
+from fairlead.queue.states import Status
+from fairlead.queue.store import Filter, Share
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "queue.db")
+
+
+class TestSqlite(StoreConformance):
+    """SQLite passes the suite."""
+
+    @pytest.fixture
+    def make_store(self, path: str) -> Iterator[MakeStore]:
+        opened: list[SqliteStore] = []
+
+        def make(share: Share | None = None) -> SqliteStore:
+            opened.append(open_store(path, share))
+            return opened[-1]
+
+        yield make
+        for store in opened:
+            store.close()
+
+    @pytest.fixture
+    def audit(self, path: str) -> Callable[[], None]:
+        return lambda: check_counters(path)
+
+
+# ---------------------------------------------------------------------- durability
+
+
+def test_every_commit_is_durable(path: str) -> None:
+    """The file is in WAL mode, each connection syncs in full, and memory mapping is off."""
+    for _ in range(2):
+        db = Connection(path)._db
+        assert (db.pragma("journal_mode"), db.pragma("synchronous"), db.pragma("mmap_size")) == ("wal", 2, 0)
+
+
+@pytest.mark.skipif(not KNOWN, reason="the numbers of this machine's system calls are not known")
+def test_a_commit_that_cannot_be_synced_is_no_commit(path: str) -> None:
+    """When the kernel refuses to sync, the store says that it cannot be trusted, and never that all is well."""
+    assert run("queue", "failing_disk", path, "fdatasync").split() == ["StoreBrokenError"]
+
+
+def test_a_killed_writer_leaves_whole_transactions(path: str) -> None:
+    """Whatever a killed process had acknowledged is there, and its accounts fit."""
+    with subprocess.Popen(
+        command("queue", "add", path, 1, 10_000), cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as writer:
+        assert writer.stdout
+        acknowledged = [writer.stdout.readline().split()[0] for _ in range(20)]
+        for pid in Path(f"/proc/{writer.pid}/task/{writer.pid}/children").read_text().split():
+            os.kill(int(pid), signal.SIGKILL)
+        acknowledged += [line.split()[0] for line in writer.stdout.read().splitlines()]
+    store = open_store(path)
+    assert {task.id for task in store.list_tasks(Filter(limit=ALL))} >= set(acknowledged)
+    check_counters(path)
+
+
+# ---------------------------------------------------------------------- versions
+
+
+def test_a_newer_schema_is_refused(path: str) -> None:
+    """A store that a newer Fairlead wrote is not touched."""
+    open_store(path).close()
+    apsw.Connection(path).pragma("user_version", VERSION + 1)
+    for read_only in (False, True):
+        with pytest.raises(
+            StoreVersionError, match=f"schema version {VERSION + 1}, this Fairlead knows up to {VERSION}"
+        ):
+            Connection(path, read_only=read_only)
+    assert apsw.Connection(path).pragma("user_version") == VERSION + 1
+
+
+def test_a_reader_does_not_upgrade(path: str) -> None:
+    """A short command that finds an older schema says so and leaves it alone."""
+    apsw.Connection(path).execute("CREATE TABLE other (x)")
+    with pytest.raises(StoreVersionError, match="its daemon upgrades it"):
+        Connection(path, read_only=True)
+    assert apsw.Connection(path).pragma("user_version") == 0
+
+
+def test_a_reader_makes_no_store(path: str) -> None:
+    """Without a store there is nothing to read, and none is made."""
+    with pytest.raises(StoreUnavailableError):
+        Connection(path, read_only=True)
+    assert not Path(path).exists()
+
+
+def test_an_older_schema_is_brought_up(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later version's script runs on a store of this version; its tasks stay, and it runs once."""
+    task_id = Driver(open_store(path)).add()
+    monkeypatch.setattr(connection, "MIGRATIONS", (*MIGRATIONS, "CREATE TABLE later (x); INSERT INTO later VALUES (1)"))
+    monkeypatch.setattr(connection, "VERSION", VERSION + 1)
+    for _ in range(2):
+        store = open_store(path)
+        assert store.get(task_id).status is Status.QUEUED
+        assert store.db.rows("SELECT x FROM later") == [(1,)]
+
+
+def test_a_failed_upgrade_changes_nothing(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script that breaks off leaves the old version, whole and usable."""
+    task_id = Driver(open_store(path)).add()
+    with monkeypatch.context() as patch:
+        patch.setattr(connection, "MIGRATIONS", (*MIGRATIONS, "CREATE TABLE later (x); SELECT * FROM nowhere"))
+        patch.setattr(connection, "VERSION", VERSION + 1)
+        with pytest.raises(apsw.SQLError, match="nowhere"):
+            open_store(path)
+    store = open_store(path)
+    assert store.get(task_id).id == task_id
+    assert store.db.value("SELECT count(*) FROM sqlite_schema WHERE name = 'later'") == 0
+
+
+def test_an_unsafe_sqlite_is_refused(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is opened, a library that can corrupt the file is refused, with what to do."""
+    monkeypatch.setattr(connection, "OLDEST_SQLITE", (99, 1, 2))
+    with pytest.raises(StoreVersionError, match=r"at least 99\.1\.2 is needed: pip install"):
+        open_store(path)
+    assert not Path(path).exists()
+
+
+def test_the_real_library_is_safe() -> None:
+    """The SQLite in use has the repair of the WAL-reset bug."""
+    assert tuple(map(int, apsw.sqlite_lib_version().split("."))) >= (3, 51, 3)
+
+
+def test_a_place_without_a_write_ahead_log_is_refused() -> None:
+    """Where SQLite cannot keep one, it says so silently; the store says it aloud."""
+    with pytest.raises(StoreUnavailableError, match="cannot have a write-ahead log"):
+        open_store(":memory:")
+
+
+# ---------------------------------------------------------------------- trouble
+
+
+def test_a_busy_store_is_waited_for(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While another process writes, ours waits; after its patience it says what to do, and nothing has happened."""
+    drive = Driver(open_store(path))
+    with started("queue", "write_lock", path) as writer:
+        assert drive.look().candidates == ()  # readers are not kept
+        monkeypatch.setattr(connection, "BUSY_MS", 50)
+        impatient = Driver(open_store(path))
+        with pytest.raises(StoreBusyError, match="try again in a moment"):
+            impatient.add()
+        assert writer.stdin
+        writer.stdin.close()
+        drive.add()
+    assert len(drive.store.list_tasks(Filter())) == 1
+
+
+def test_a_store_that_is_being_made_is_waited_for(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite gives up at once where two switch to the write-ahead log together; we go on trying for a while."""
+    db = apsw.Connection(path)
+    db.execute("CREATE TABLE other (x); BEGIN IMMEDIATE")
+    monkeypatch.setattr(connection, "BUSY_MS", 200)
+    begun = time.monotonic()
+    with pytest.raises(StoreBusyError):
+        open_store(path)
+    assert time.monotonic() - begun >= 0.2
+    db.execute("ROLLBACK")
+    assert open_store(path).count_active() == 0
+
+
+def test_a_store_that_was_being_made_is_opened(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever made it has finished while we tried again: the store opens as if nothing had been."""
+    db = apsw.Connection(path)
+    db.execute("CREATE TABLE other (x); BEGIN IMMEDIATE")
+    monkeypatch.setattr(time, "sleep", lambda _: db.execute("ROLLBACK") if db.in_transaction else None)
+    assert open_store(path).count_active() == 0
+
+
+def test_no_place_for_a_store(tmp_path: Path) -> None:
+    """A folder that is missing, and a folder in the file's place, are told apart from a broken file."""
+    for wrong in (tmp_path / "missing" / "queue.db", tmp_path):
+        with pytest.raises(StoreUnavailableError, match="cannot be opened or written to now"):
+            open_store(str(wrong))
+
+
+def _in_mount_namespace(name: str, folder: Path) -> list[str]:
+    unshare = ["unshare", "--user", "--map-root-user", "--mount"]
+    if shutil.which("unshare") is None or subprocess.run([*unshare, "true"], check=False).returncode != 0:
+        pytest.skip("no mount namespace for an ordinary user here")
+    line = [*unshare, *command("queue", name, folder)]
+    done = subprocess.run(line, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    return done.stdout.split()
+
+
+def test_a_full_disk_is_said_and_survived(tmp_path: Path) -> None:
+    """Nothing is acknowledged that is not there, and with a little space the same connection goes on."""
+    assert _in_mount_namespace("full_disk", tmp_path) == ["StoreUnavailableError", "True", "1"]
+
+
+def test_a_read_only_disk_is_said(tmp_path: Path) -> None:
+    """Neither reading nor writing pretends to work."""
+    assert _in_mount_namespace("read_only_disk", tmp_path) == ["StoreUnavailableError"] * 2
+
+
+@pytest.mark.parametrize("wrong", [b"not a database at all, but long enough to have a header" * 100, b"\x00" * 8192])
+def test_a_file_that_is_no_database_is_broken(path: str, wrong: bytes) -> None:
+    """It is refused with what to do, and left as it is."""
+    Path(path).write_bytes(wrong)
+    with pytest.raises(StoreBrokenError, match="fairlead rebuild"):
+        Driver(open_store(path)).add()
+    assert Path(path).read_bytes() == wrong
+
+
+def test_spoilt_pages_are_noticed(path: str) -> None:
+    """A store whose pages were overwritten says that it cannot be trusted, at the first look that meets one."""
+    store = open_store(path)
+    Driver(store).add_many(2000)
+    store.close()
+    whole = Path(path).read_bytes()
+    half = len(whole) // 2
+    Path(path).write_bytes(whole[:half] + b"\xff" * half)
+    broken = open_store(path)
+    with pytest.raises(StoreBrokenError, match="cannot be trusted"):
+        broken.list_tasks(Filter(limit=ALL))
+    with pytest.raises(StoreBrokenError):
+        Driver(broken).add()
+
+
+def test_an_error_of_our_own_is_not_dressed_up(path: str) -> None:
+    """A wrong statement is nobody's disk: it comes through as it is, and the transaction is undone."""
+    store = open_store(path)
+    with pytest.raises(apsw.SQLError, match="no such table"):  # noqa: SIM117, PT012 - the transaction is what is tested
+        with store.db.transaction():
+            store.db.run("INSERT INTO facts VALUES ('a', 'b')")
+            store.db.run("INSERT INTO nowhere VALUES (1)")
+    assert store.facts() == {}
+
+
+def test_a_reading_that_breaks_off_leaves_the_connection_free(path: str) -> None:
+    """Whatever goes wrong between two reads of one moment, the next transaction can begin."""
+    store = open_store(path)
+    with pytest.raises(apsw.SQLError), store.db.reading():
+        store.db.rows("SELECT * FROM nowhere")
+    with store.db.reading():
+        store.db._handle.execute("ROLLBACK")  # as SQLite itself does after some errors
+    assert Driver(store).add()
+
+
+def test_a_connection_does_not_cross_a_fork(path: str) -> None:
+    """A child that got one can neither read, nor write, nor close it; the parent's goes on."""
+    assert run("queue", "after_fork", path).split() == ["StoreBrokenError", "StoreBrokenError", "closed", "True"]
+
+
+# ---------------------------------------------------------------------- many at once
+
+
+def test_many_make_the_store_at_once(path: str) -> None:
+    """Sixteen processes that find no store make one, together, and all of them can use it."""
+    assert run("queue", "migrate", path, 16).split() == ["0"] * 16
+    check_counters(path)
+
+
+def test_a_thousand_tasks_from_thirty_two_processes(path: str) -> None:
+    """All are acknowledged, all are there, and no two have the same id."""
+    said = [line.split() for line in run("queue", "add", path, 32, 1000).splitlines()]
+    assert {new for _, new in said} == {"True"}
+    assert len({task_id for task_id, _ in said}) == 1000
+    store = open_store(path)
+    assert {task.id for task in store.list_tasks(Filter(limit=ALL))} == {task_id for task_id, _ in said}
+    assert len({task.seq for task in store.list_tasks(Filter(limit=ALL))}) == 1000
+    check_counters(path)
+
+
+def test_one_of_many_gets_the_claim(path: str) -> None:
+    """Eight processes that claim the same task at the same moment: one has it."""
+    task_id = Driver(open_store(path)).add()
+    assert len(run("queue", "claim_one", path, 8, task_id, "alice").split()) == 1
+    store = open_store(path)
+    assert [attempt.number for attempt in store.attempts(task_id)] == [1]
+    check_store(store)
+
+
+def test_many_dispatchers_share_the_queue(path: str) -> None:
+    """Eight processes that decide and claim at will: every user's first task is claimed once, under its own token."""
+    drive = Driver(open_store(path))
+    for number in range(60):
+        drive.add_many(2, f"u{number}")
+    claims = [line.split() for line in run("queue", "claim", path, 8).splitlines()]
+    assert len(claims) == len({task_id for task_id, _, _ in claims}) == len({token for _, token, _ in claims}) == 60
+    assert drive.store.count_active() == 60
+    check_store(drive.store)
+    check_counters(path)
+
+
+# ---------------------------------------------------------------------- a million tasks
+
+
+def _plan(store: SqliteStore, statement: str, values: object) -> str:
+    return " | ".join(row[3] for row in store.db.rows(f"EXPLAIN QUERY PLAN {statement}", values))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("which", "indexes"),
+    [
+        (Filter(statuses=frozenset({Status.FAILED})), {"tasks_by_status"}),
+        (Filter(user="alice"), {"tasks_of_user"}),
+        (Filter(user="alice", statuses=frozenset({Status.FAILED, Status.LOST})), {"tasks_of_user"}),
+        (Filter(project="site"), {"tasks_of_project"}),
+        (Filter(project="site", statuses=frozenset({Status.QUEUED})), {"tasks_of_project"}),
+        (Filter(user="alice", project="site"), {"tasks_of_user", "tasks_of_project"}),
+    ],
+)
+def test_no_list_reads_the_whole_table(path: str, which: Filter, indexes: set[str]) -> None:
+    """Whatever a list is narrowed by, it walks down an index that holds what is asked for, in the right order."""
+    store = open_store(path)
+    asked: list[str] = []
+    store.db._handle.trace_v2(apsw.SQLITE_TRACE_STMT, lambda event: asked.append(event["sql"]))
+    store.list_tasks(which)
+    store.db._handle.trace_v2(0)
+    values = {"user": "u", "project": "p", "limit": 9} | {f"status{number}": "s" for number in range(len(Status))}
+    plan = _plan(store, asked[-1], values)
+    assert "SCAN tasks" not in plan
+    assert "USE TEMP B-TREE" not in plan
+    assert any(index in plan for index in indexes)
+
+
+def test_a_list_of_everything_begins_at_the_newest(path: str) -> None:
+    """It reads as many tasks as are asked for, down the sequence, and sorts nothing."""
+    plan = _plan(open_store(path), sql.newest(user=False, project=False, statuses=0), {"limit": 9})
+    assert plan == "SCAN tasks"
+
+
+@pytest.mark.parametrize(
+    ("name", "index"),
+    [
+        ("NEXT_USERS", "users_ready"),
+        ("NEXT_LANE", "lanes_ready"),
+        ("HEADS", "tasks_heads"),
+        ("EXPRESS", "tasks_express"),
+        ("COME_DUE", "tasks_not_due"),
+        ("NEXT_DUE", "tasks_not_due"),
+        ("COUNT_ACTIVE", "tasks_active"),
+        ("ACTIVE_TASKS", "tasks_active"),
+        ("LEVEL_OF_USERS", "tasks_active"),
+        ("LEVEL_OF_LANES", "tasks_active"),
+        ("UNARCHIVED", "tasks_unarchived"),
+        ("FORGETTABLE", "tasks_archived"),
+        ("FORGET_OLD_EVENTS", "events_of_nobody"),
+        ("FIND", "sqlite_autoindex_tasks_1"),
+        ("PENDING_BY_RANK", "tasks_heads"),
+    ],
+)
+def test_hot_statements_use_the_small_index(path: str, name: str, index: str) -> None:
+    """What every pass asks looks only at what waits, runs or has just ended, however many have been there before."""
+    store = open_store(path)
+    statement: str = getattr(sql, name)
+    values = ("x",) * statement.count("?") or dict.fromkeys(
+        ("user", "project", "serialized", "exclude", "limit", "part"), "1"
+    )
+    assert index in _plan(store, statement, values)
+
+
+def test_a_tail_is_looked_for_in_the_index_of_ids(path: str) -> None:
+    """Looking for an id by its tail reads ids alone, never the tasks."""
+    plan = _plan(open_store(path), sql.FIND_BY_TAIL, {"part": "x"})
+    assert plan == "SCAN tasks USING COVERING INDEX sqlite_autoindex_tasks_1"
+
+
+# ---------------------------------------------------------------------- counts for people
+
+
+def test_counts_are_those_of_the_tasks(path: str) -> None:
+    """Capacity and status tell what waits by priority, what runs for whom, who holds locks, and what has ended."""
+    store = open_store(path)
+    drive = Driver(store)
+    store.set_facts({"slots_max": "4"})
+    drive.finish(drive.run_one("zoe", "old"), Status.FAILED)
+    claim = drive.run_one("alice", "site")
+    for rank in (0, 2, 2, 3):
+        drive.add("alice", "site", priority=rank)
+    drive.add("bob", "shop", priority=2, run_at=drive.now + HOUR)
+    drive.hold("carol")
+    drive.store.pause("project:shop", by="op", reason="", now=drive.now)
+    told = overview.status(store.db)
+    assert told["pending"] == {"critical": 1, "high": 0, "medium": 3, "low": 1, "total": 5, "not_due": 1}
+    assert told["active"] == {"slots_used": 1, "slots_max": 4, "by_project": {"site": 1}, "by_user": {"alice": 1}}
+    assert told["finished"] == {"failed": 1}
+    assert told["paused"] == ["project:shop"]
+    assert told["user_locks"]["active"] == 2
+    details = {lock["user"]: lock for lock in told["user_locks"]["details"]}
+    assert details["alice"]["task_id"] == claim.task.id
+    assert (details["carol"]["kind"], details["carol"]["acquired_by_pid"]) == ("hold", 4711)
+    assert overview.capacity(store.db)["slots"] == {"max": 4, "used": 1, "available": 3}
+    assert overview.capacity(store.db, slots=0)["slots"] == {"max": 0, "used": 1, "available": 0}
+
+
+def test_counts_of_an_empty_store(path: str) -> None:
+    """Nothing is counted as nothing, also where no settings were told yet."""
+    told = overview.status(open_store(path).db)
+    assert told["pending"] == {"critical": 0, "high": 0, "medium": 0, "low": 0, "total": 0, "not_due": 0}
+    assert (told["active"]["slots_max"], told["finished"], told["paused"]) == (0, {}, [])
+
+
+def test_closing_twice_is_harmless(path: str) -> None:
+    """Whoever closes again closes nothing."""
+    store = open_store(path)
+    store.close()
+    store.close()

@@ -1,0 +1,625 @@
+"""What becomes of runs: ends are recorded, the dead are found, the silent are ended, locks are freed on evidence."""
+
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+from tests.proof.processes import identify, is_alive, kill
+from tests.support.instance import NO_POLLS, Home
+from tests.support.patience import eventually, stays
+
+from fairlead.base.identity import ProcessId, this_process
+from fairlead.conductor import rundir, verdict
+from fairlead.conductor.launcher import ProcessLauncher
+from fairlead.conductor.meta import Meta, read_meta, write_meta
+from fairlead.daemon.dispatcher import Dispatcher
+from fairlead.queue.states import Status
+from fairlead.queue.store import Ended
+from fairlead.queue.task import Outcome
+from fairlead.watchdog import pulse, runs
+from fairlead.watchdog.watchdog import Watchdog
+
+LONG = "until [ -e go ]; do sleep 0.02; done"
+
+
+class SilentLauncher(ProcessLauncher):
+    """A launcher whose supervisors never come."""
+
+    def launch(self, run_dir: str) -> None:
+        """Do nothing."""
+
+
+def begin(home: Home, script: str = LONG, user: str = "ann", **fields: object) -> tuple[str, Dispatcher, Watchdog]:
+    """A task that runs, known to be running, and has beaten."""
+    dispatcher, watchdog = home.dispatcher(), home.watchdog()
+    task = home.submit(script, user=user, **fields)
+    home.play(lambda: home.task(task).status is Status.RUNNING, dispatcher, watchdog)
+    eventually(lambda: home.meta(task).heartbeat.seq > 0, "it beats")
+    return task, dispatcher, watchdog
+
+
+def outcome_of(home: Home, task_id: str) -> Outcome:
+    """How a task ended."""
+    outcome = home.task(task_id).outcome
+    assert outcome is not None
+    return outcome
+
+
+# ---------------------------------------------------------------------- ends
+
+
+def test_an_end_is_recorded_and_the_lock_freed_by_the_ring(home: Home) -> None:
+    """Although both services poll once an hour, three tasks of one user run one after the other at once."""
+    home.configure(**NO_POLLS)
+    home.up()
+    ids = [home.submit(home.counted()) for _ in range(3)]
+    ended = home.wait_over(*ids)
+    assert {task.status for task in ended} == {Status.COMPLETED}
+    starts = [task.started_at or 0 for task in ended]
+    finishes = [task.finished_at or 0 for task in ended]
+    assert all(end <= start for end, start in zip(finishes, starts[1:], strict=False))
+    eventually(lambda: home.store.locks() == [], "the lock is free")
+
+
+def test_the_end_is_recorded_as_the_supervisor_wrote_it(home: Home) -> None:
+    """Exit code, error, log tail, result, cost and artifacts are taken over; the lock's release names its evidence."""
+    script = f'echo \'{{"cost": 2.5, "n": 1}}\' > "$FAIRLEAD_RESULT"; echo oops >&2; touch {home.path}/made.txt; exit 3'
+    dispatcher, watchdog = home.dispatcher(), home.watchdog()
+    task = home.submit(script, artifacts=["made.txt"])
+    home.play(lambda: home.task(task).archived, dispatcher, watchdog)
+    ended = outcome_of(home, task)
+    assert (ended.status, ended.reason, ended.exit_code) == (Status.FAILED, "exit", 3)
+    assert ended.error == "the agent ended with exit code 3"
+    assert "oops" in ended.log_tail
+    assert ended.result == {"cost": 2.5, "n": 1}
+    assert ended.cost == 2.5
+    assert ended.artifacts == ("made.txt",)
+    assert ended.held > 0
+    assert home.store.past_locks(1)[0].evidence == {"written_by": "supervisor"}
+    [attempt] = home.store.attempts(task)
+    assert (attempt.status, attempt.exit_code) == (Status.FAILED, 3)
+    record = json.loads(Path(home.paths.archive, f"{task[:4]}-{task[4:6]}", f"{task}.json").read_text("utf-8"))
+    assert record["error"] == ended.error
+
+
+def test_a_start_and_a_renewal_are_noted(home: Home) -> None:
+    """The lock's holder becomes the supervisor, in row and mirror; heartbeats extend the lease."""
+    home.configure(per_user_serialization={"lock_timeout_seconds": 2.0})
+    task, _, watchdog = begin(home)
+    supervisor = home.supervisor_of(task)
+    [lock] = home.store.locks()
+    assert (lock.holder.pid, lock.holder.start) == (supervisor.pid, supervisor.start)
+    mirror = Path(home.paths.locks, "user_ann.json")
+    assert json.loads(mirror.read_text("utf-8"))["acquired_by_pid"] == supervisor.pid
+    shown = json.loads(mirror.read_text("utf-8"))["expires_at"]
+    home.play(lambda: home.store.locks()[0].expires_at > lock.expires_at, None, watchdog)
+    assert json.loads(mirror.read_text("utf-8"))["expires_at"] > shown
+
+
+def test_a_run_that_ended_before_its_start_was_noted_is_complete(home: Home) -> None:
+    """A quick run may have ended when the watchdog first looks: its start is recorded with its end."""
+    dispatcher = home.dispatcher()
+    task = home.submit()
+    dispatcher.run_once()
+    eventually(lambda: home.meta(task).ended, "it ends")
+    home.watchdog().run_once()
+    done = home.task(task)
+    assert done.status is Status.COMPLETED
+    assert done.started_at is not None
+    assert [event.event for event in home.store.events(task_id=task)] == ["queued", "claimed", "started", "completed"]
+
+
+def test_a_late_end_with_an_old_token_is_refused_and_logged(home: Home) -> None:
+    """Whoever was given up cannot speak for the task any more."""
+    task, dispatcher, watchdog = begin(home)
+    old = home.task(task)
+    supervisor = home.supervisor_of(task)
+    kill(supervisor)
+    home.play(lambda: home.is_over(task), None, watchdog)
+    home.operations().retry(task, by="ann")
+    dispatcher.run_once()
+    late = Ended(task_id=task, token=old.token, outcome=Outcome(status=Status.COMPLETED, reason="exit"))
+    lock = home.store.locks()[0]
+    runs.record_ends(watchdog.instance, [(lock, late)])
+    assert home.task(task).status is Status.CLAIMED
+    assert home.log("refused", task=task, token=old.token)
+    refused = [event for event in home.store.events(task_id=task) if event.event == "refused"]
+    assert [event.detail["token"] for event in refused] == [old.token]
+    assert home.store.locks() == [lock]
+
+
+# ---------------------------------------------------------------------- deaths
+
+
+def test_a_killed_supervisor_means_lost(home: Home) -> None:
+    """Its agents are gone, its user is free, its successor runs; it is no success, and nobody runs it again."""
+    home.configure(intervals={"watch": 0.2})
+    home.up()
+    lost = home.submit(home.counted("sh -c 'trap \"\" TERM; sleep 1000' & " + LONG))
+    home.wait_status(lost, Status.RUNNING)
+    eventually(lambda: len(home.meta(lost).processes) >= 2, "the agents are known")
+    following = home.submit(home.counted())
+    noted = home.meta(lost).processes
+    kill(home.supervisor_of(lost))
+    ended, after = home.wait_over(lost, following)
+    assert (ended.status, after.status) == (Status.LOST, Status.COMPLETED)
+    assert outcome_of(home, lost).reason == "supervisor_died"
+    assert "nobody saw its end" in outcome_of(home, lost).error
+    assert [identify(one.pid) for one in noted if identify(one.pid) == one] == []
+    assert home.starts() == sorted([lost, following])
+
+
+def test_another_boot_proves_death(home: Home) -> None:
+    """A run of another boot is lost without anybody being asked, with or without its meta.json."""
+    with_meta, _, watchdog = begin(home, user="ann")
+    without, _, _ = begin(home, user="bob")
+    for task in (with_meta, without):
+        kill(home.supervisor_of(task))
+        meta = home.meta(task)
+        meta.boot_id = "another"
+        write_meta(home.run_dir(home.task(task)), meta, durable=False)
+    Path(home.run_dir(home.task(without)), "meta.json").unlink()
+    home.store.db.run("UPDATE locks SET boot_id = 'another'")
+    home.play(lambda: home.is_over(with_meta, without), None, watchdog)
+    for task in (with_meta, without):
+        assert (home.task(task).status, outcome_of(home, task).reason) == (Status.LOST, "reboot")
+        assert "the machine went down" in outcome_of(home, task).error
+        assert outcome_of(home, task).held == 0.0
+        assert outcome_of(home, task).evidence["proof"] == "another boot"
+
+
+def test_a_claim_of_another_boot_is_given_back(home: Home) -> None:
+    """What was only claimed when the machine went down never started: it runs now."""
+    dispatcher, watchdog = home.dispatcher(SilentLauncher(home.paths.error_log)), home.watchdog()
+    task = home.submit(home.counted())
+    dispatcher.run_once()
+    meta = home.meta(task)
+    meta.boot_id = "another"
+    write_meta(home.run_dir(home.task(task)), meta, durable=False)
+    home.store.db.run("UPDATE locks SET boot_id = 'another'")
+    watchdog.run_once()
+    assert home.task(task).status is Status.QUEUED
+    home.play(lambda: home.is_over(task), home.dispatcher(), watchdog)
+    assert home.starts() == [task]
+
+
+# ---------------------------------------------------------------------- hangs
+
+
+def test_a_silent_run_is_ended_after_its_lease(home: Home) -> None:
+    """A supervisor that does not beat for its whole lease is killed with all that is below it, then the lock moves."""
+    home.configure(per_user_serialization={"lock_timeout_seconds": 1.0})
+    task, dispatcher, watchdog = begin(home)
+    supervisor, noted = home.supervisor_of(task), home.meta(task).processes
+    os.kill(supervisor.pid, signal.SIGSTOP)
+    watchdog.run_once()
+    assert home.task(task).status is Status.RUNNING
+    home.play(lambda: home.is_over(task), dispatcher, watchdog)
+    ended = outcome_of(home, task)
+    assert (ended.status, ended.reason) == (Status.FAILED, "hang")
+    assert "no heartbeat for 1 s" in ended.error
+    assert ended.evidence == {"proof": "all processes were killed and seen gone", "left": []}
+    assert not is_alive(supervisor)
+    assert [one for one in noted if identify(one.pid) == one] == []
+    following = home.submit()
+    home.play(lambda: home.is_over(following), dispatcher, watchdog)
+
+
+def test_a_run_far_beyond_its_limit_is_ended(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A supervisor that does not enforce the time limit is ended some time after it, within its lease."""
+    monkeypatch.setattr(pulse, "MARGIN", 0.1)
+    task, _, watchdog = begin(home, timeout="1s")
+    os.kill(home.supervisor_of(task).pid, signal.SIGSTOP)
+    home.play(lambda: home.is_over(task), None, watchdog)
+    assert (outcome_of(home, task).status, outcome_of(home, task).reason) == (Status.FAILED, "timeout")
+
+
+def test_without_a_limit_a_beating_run_goes_on(home: Home) -> None:
+    """Where the agent has no time limit there is no hard stop."""
+    home.configure(agents={"shell": {"command": ["/bin/sh", "-c", "{prompt}"], "timeout": 0}})
+    task, _, watchdog = begin(home)
+    assert watchdog.runs.pulses.of(home.task(task).token, 0.0).hard_stop == float("inf")
+
+
+def test_an_end_that_was_written_at_the_last_moment_counts(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow supervisor that wrote the end while it was being given up has witnessed it."""
+    home.configure(per_user_serialization={"lock_timeout_seconds": 0.5})
+    task, _, watchdog = begin(home)
+    run_dir = home.run_dir(home.task(task))
+    os.kill(home.supervisor_of(task).pid, signal.SIGSTOP)
+
+    def end_late(lock_id: str, noted: list[ProcessId]) -> list[ProcessId]:
+        meta = read_meta(run_dir)
+        meta.status, meta.reason, meta.finished_at = Status.COMPLETED, "exit", 1
+        write_meta(run_dir, meta, durable=False)
+        return verdict.end_leftovers(lock_id, noted)
+
+    monkeypatch.setattr(runs, "end_leftovers", end_late)
+    home.play(lambda: home.is_over(task), None, watchdog)
+    assert home.task(task).status is Status.COMPLETED
+
+
+def test_a_pid_that_passed_to_a_stranger_is_not_touched(home: Home) -> None:
+    """A supervisor's pid alone proves nothing: whoever has it now, but another start time, is left alone."""
+    task, _, watchdog = begin(home)
+    stranger = ProcessId(this_process().pid, this_process().start - 1)
+    [lock] = home.store.locks()
+    assert watchdog.runs._end_tree(lock, None, stranger) == []
+    assert home.task(task).status is Status.RUNNING
+
+
+# ---------------------------------------------------------------------- never started
+
+
+def test_a_claim_that_nobody_answers_is_given_back_then_failed(home: Home) -> None:
+    """After its grace it is queued again; after so many times in a row it fails and says so."""
+    home.configure(intervals={"start_grace": 0.05}, limits={"start_attempts": 3})
+    dispatcher, watchdog = home.dispatcher(SilentLauncher(home.paths.error_log)), home.watchdog()
+    task = home.submit()
+    home.play(lambda: home.is_over(task), dispatcher, watchdog)
+    ended = home.task(task)
+    assert (ended.status, ended.attempt) == (Status.FAILED, 3)
+    assert outcome_of(home, task).error == "it could not be started, 3 times in a row: it did not start in time"
+    assert [attempt.reason for attempt in home.store.attempts(task)] == ["never_started"] * 3
+    watchdog.run_once()
+    home.assert_tidy()
+
+
+def test_within_its_grace_a_claim_is_left_alone(home: Home) -> None:
+    """The dispatcher lives and has just asked for a supervisor: that may take a moment."""
+    dispatcher, watchdog = home.dispatcher(SilentLauncher(home.paths.error_log)), home.watchdog()
+    task = home.submit()
+    dispatcher.run_once()
+    watchdog.run_once()
+    watchdog.run_once()
+    assert home.task(task).status is Status.CLAIMED
+
+
+def test_tries_before_a_real_start_do_not_count(home: Home) -> None:
+    """Only tries in a row count: a start in between begins anew."""
+    home.configure(intervals={"start_grace": 0.05}, limits={"start_attempts": 2})
+    silent, hasty = home.dispatcher(SilentLauncher(home.paths.error_log)), home.watchdog()
+    home.configure(limits={"start_attempts": 2})
+    real, patient = home.dispatcher(), home.watchdog()
+    task = home.submit("exit 1")
+    silent.run_once()
+    home.play(lambda: home.task(task).status is Status.QUEUED, None, hasty)
+    home.play(lambda: home.is_over(task), real, patient)
+    home.operations().retry(task, by="ann")
+    silent.run_once()
+    home.play(lambda: home.task(task).status is Status.QUEUED, None, hasty)
+    assert [attempt.reason for attempt in home.store.attempts(task)] == ["never_started", "exit", "never_started"]
+
+
+def test_a_task_of_another_host_is_not_ours_to_judge(home: Home) -> None:
+    """Its processes cannot be seen from here."""
+    task, _, watchdog = begin(home)
+    kill(home.supervisor_of(task))
+    home.store.db.run("UPDATE locks SET host = 'elsewhere'")
+    watchdog.run_once()
+    assert home.task(task).status is Status.RUNNING
+
+
+# ---------------------------------------------------------------------- spoilt files
+
+SPOILT = {
+    "truncated": lambda data: data[: len(data) // 2],
+    "empty": lambda _: b"",
+    "garbage": lambda _: b"\xff\x00 garbage",
+    "no object": lambda _: b"[1, 2]",
+    "wrong types": lambda data: data.replace(b'"attempt": 1', b'"attempt": "one"'),
+    "missing fields": lambda _: b'{"status": "completed"}',
+}
+
+
+def spoil(home: Home, task: str, kind: str) -> None:
+    """Ruin a run's meta.json."""
+    path = Path(home.run_dir(home.task(task)), "meta.json")
+    data = SPOILT[kind](path.read_bytes())
+    assert data != path.read_bytes()
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("kind", SPOILT)
+def test_a_meta_json_that_is_spoilt_while_it_runs_is_mended(home: Home, kind: str) -> None:
+    """The supervisor lives, so the run is alive; the next beat writes the file anew, and the end is seen."""
+    task, dispatcher, watchdog = begin(home)
+    spoil(home, task, kind)
+    watchdog.run_once()
+    assert home.task(task).status is Status.RUNNING
+    Path(home.path, "go").touch()
+    home.play(lambda: home.is_over(task), dispatcher, watchdog)
+    assert home.task(task).status is Status.COMPLETED
+
+
+@pytest.mark.parametrize("kind", SPOILT)
+def test_a_meta_json_that_is_spoilt_after_the_end_means_lost(home: Home, kind: str) -> None:
+    """Nobody can tell any more how it ended: that is no success. Others are recorded as ever."""
+    task, dispatcher, watchdog = begin(home)
+    other = home.submit("exit 4", user="bob")
+    dispatcher.run_once()
+    Path(home.path, "go").touch()
+    eventually(lambda: home.meta(task).ended and home.meta(other).ended, "both end")
+    eventually(lambda: not is_alive(home.supervisor_of(task)), "its supervisor is gone")
+    spoil(home, task, kind)
+    home.play(lambda: home.is_over(task, other), None, watchdog)
+    assert home.task(task).status is Status.LOST
+    assert outcome_of(home, other).exit_code == 4
+    assert home.store.locks() == []
+
+
+def test_a_removed_run_directory_ends_with_its_supervisor(home: Home) -> None:
+    """As long as the supervisor lives so does the run; when it is gone, its end is lost and its user free."""
+    task, dispatcher, watchdog = begin(home)
+    shutil.rmtree(home.run_dir(home.task(task)))
+    for _ in range(3):
+        watchdog.run_once()
+    assert home.task(task).status is Status.RUNNING
+    Path(home.path, "go").touch()
+    home.play(lambda: home.is_over(task), dispatcher, watchdog)
+    assert home.task(task).status is Status.LOST
+    assert home.store.locks() == []
+
+
+def test_a_run_without_directory_can_be_cancelled(home: Home) -> None:
+    """Its supervisor is known by the lock, and hears the signal."""
+    task, dispatcher, watchdog = begin(home)
+    shutil.rmtree(home.run_dir(home.task(task)))
+    home.operations().cancel(task, by="ann")
+    home.play(lambda: home.is_over(task), dispatcher, watchdog)
+    assert home.task(task).status is Status.LOST
+    assert len(home.log("asked_to_stop", task=task)) >= 1
+
+
+def test_a_silent_run_without_directory_has_its_lease_and_no_more(home: Home) -> None:
+    """Nothing of it can be felt, so after the lease it is ended, supervisor and all."""
+    home.configure(per_user_serialization={"lock_timeout_seconds": 0.5})
+    task, _, watchdog = begin(home)
+    supervisor = home.supervisor_of(task)
+    shutil.rmtree(home.run_dir(home.task(task)))
+    os.kill(supervisor.pid, signal.SIGSTOP)
+    home.play(lambda: home.is_over(task), None, watchdog)
+    assert (outcome_of(home, task).status, outcome_of(home, task).reason) == (Status.FAILED, "hang")
+    assert not is_alive(supervisor)
+
+
+def test_a_removed_task_json_concerns_nobody_else(home: Home) -> None:
+    """The supervisor knows its limits; the watchdog notes once that it does not, and records the others' ends."""
+    dispatcher, watchdog = home.dispatcher(), home.watchdog()
+    task = home.submit(LONG, user="ann")
+    dispatcher.run_once()
+    home.supervisor_of(task)
+    Path(home.run_dir(home.task(task)), "task.json").unlink()
+    other = home.submit(user="bob")
+    home.play(lambda: home.is_over(other), dispatcher, watchdog)
+    for _ in range(3):
+        watchdog.run_once()
+    assert home.task(task).status is Status.RUNNING
+    assert len(home.log("no_time_limit_known", task=task)) == 1
+
+
+def test_a_run_in_an_unthinkable_state_concerns_nobody_else(home: Home) -> None:
+    """Where even looking fails it is logged, and the others are looked at."""
+    task, dispatcher, watchdog = begin(home, user="ann")
+    lock = Path(home.run_dir(home.task(task)), rundir.LOCK)
+    lock.unlink()
+    lock.mkdir()
+    other = home.submit(user="bob")
+    home.play(lambda: home.is_over(other), dispatcher, watchdog)
+    assert home.log("look_failed", task=task)
+    assert home.task(task).status is Status.RUNNING
+
+
+# ---------------------------------------------------------------------- cancelling
+
+
+def test_a_queued_task_is_cancelled_at_once(home: Home) -> None:
+    """It is archived with the answer, and nothing can bring it back."""
+    task = home.submit()
+    home.operations().cancel(task, by="ann")
+    ended = home.task(task)
+    assert (ended.status, ended.archived) == (Status.CANCELLED, True)
+    home.dispatcher().run_once()
+    home.assert_tidy()
+
+
+def test_a_claimed_task_is_cancelled_before_it_starts(home: Home) -> None:
+    """Nobody waits for a supervisor that need not come; if it comes late it finds nothing to do."""
+    launcher = SilentLauncher(home.paths.error_log)
+    dispatcher, watchdog = home.dispatcher(launcher), home.watchdog()
+    task = home.submit(home.counted())
+    dispatcher.run_once()
+    run_dir = home.run_dir(home.task(task))
+    home.operations().cancel(task, by="ann")
+    watchdog.run_once()
+    assert home.task(task).status is Status.CANCELLED
+    assert outcome_of(home, task).error == "cancelled by ann before it started"
+    ProcessLauncher.launch(launcher, run_dir)
+    following = home.submit(home.counted())
+    home.play(lambda: home.is_over(following), home.dispatcher(), watchdog)
+    assert home.starts() == [following]
+    watchdog.run_once()
+    home.assert_tidy()
+
+
+def test_a_running_task_is_asked_to_stop(home: Home) -> None:
+    """The ring reaches the watchdog, the signal the agent, and the end says who wanted it."""
+    home.configure(**NO_POLLS)
+    home.up()
+    task = home.submit(LONG)
+    home.wait_status(task, Status.RUNNING)
+    home.operations().cancel(task, by="eve")
+    [ended] = home.wait_over(task)
+    assert ended.status is Status.CANCELLED
+    assert outcome_of(home, task).error == "cancelled by eve"
+    assert len(home.log("asked_to_stop", task=task)) == 1
+
+
+def test_a_request_to_stop_survives_the_watchdog(home: Home) -> None:
+    """A watchdog that was killed between the note and the signal is no excuse: its successor signals."""
+    task, dispatcher, _ = begin(home)
+    note = Path(home.run_dir(home.task(task)), rundir.CANCEL)
+    note.write_text('{"by": "eve"}', "utf-8")
+    home.operations().cancel(task, by="eve")
+    home.play(lambda: home.is_over(task), dispatcher, home.watchdog())
+    assert home.task(task).status is Status.CANCELLED
+
+
+def test_a_deaf_agent_is_cancelled_all_the_same(home: Home) -> None:
+    """After its grace everything of it is ended by force."""
+    task, dispatcher, watchdog = begin(home, f'trap "" TERM; touch {home.work}/deaf; ' + LONG)
+    eventually(lambda: Path(home.work, "deaf").exists(), "the agent is deaf")
+    home.operations().cancel(task, by="ann")
+    home.play(lambda: home.is_over(task), dispatcher, watchdog)
+    assert home.task(task).status is Status.CANCELLED
+
+
+# ---------------------------------------------------------------------- quarantine
+
+
+def quarantine(home: Home, monkeypatch: pytest.MonkeyPatch, how: str) -> tuple[str, Watchdog]:
+    """A run of which something is said to be alive although it was killed: this very process stands in for it."""
+    home.configure(per_user_serialization={"lock_timeout_seconds": 0.5})
+    task, _, watchdog = begin(home)
+    survivor = this_process()
+    with monkeypatch.context() as patch:
+        patch.setattr(verdict, "end_leftovers", lambda *_: [survivor])
+        patch.setattr(runs, "end_leftovers", lambda *_: [survivor])
+        if how == "lost":
+            kill(home.supervisor_of(task))
+        else:
+            os.kill(home.supervisor_of(task).pid, signal.SIGSTOP)
+        home.play(lambda: home.is_over(task), None, watchdog)
+    return task, watchdog
+
+
+@pytest.mark.parametrize("how", ["lost", "hang"])
+def test_what_cannot_be_proven_dead_keeps_its_lock(home: Home, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """The task has ended, its user's lock is kept and shown, `why` says so, and an operator's word frees it."""
+    task, watchdog = quarantine(home, monkeypatch, how)
+    assert home.task(task).status is (Status.LOST if how == "lost" else Status.FAILED)
+    watchdog.run_once()
+    [lock] = home.store.locks()
+    assert lock.state == "quarantined"
+    assert lock.evidence["left"] == [list(this_process())]
+    assert os.path.exists(home.locks_file("ann"))
+    following, other = home.submit(user="ann"), home.submit(user="bob")
+    dispatcher = home.dispatcher()
+    home.play(lambda: home.is_over(other), dispatcher, watchdog)
+    assert home.task(following).status is Status.QUEUED
+    assert [one.reason for one in home.why(following).obstacles][:2] == ["no_daemon", "quarantined"]
+    assert f"task {task}" in home.why(following).obstacles[1].detail
+    assert home.log("quarantined", level="warning", task=task)
+    refused = home.cli("lock", "release", "ann", code=5)
+    assert "--force" in refused.stderr
+    home.cli("lock", "release", "ann", "--force")
+    home.play(lambda: home.is_over(following), dispatcher, watchdog)
+    past = next(one for one in home.store.past_locks(10) if one.task_id == task)
+    assert past.evidence["was"] == "quarantined"
+    assert past.why.startswith("forced by")
+
+
+def test_a_quarantine_ends_when_the_last_process_is_gone(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as the survivor lives the lock stays; its death is the proof that was missing."""
+    _, watchdog = quarantine(home, monkeypatch, "lost")
+    watchdog.run_once()
+    [lock] = home.store.locks()
+    home.store.quarantine(lock.lock_id, now=0, evidence={"left": [[this_process().pid, 1]]})
+    watchdog.run_once()
+    assert home.store.locks() == []
+    assert not os.path.exists(home.locks_file("ann"))
+    assert home.store.past_locks(1)[0].evidence == {"proof": "nothing of the run is alive any more"}
+
+
+def test_a_quarantine_ends_with_the_boot(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever could not be killed did not outlive the machine."""
+    _, watchdog = quarantine(home, monkeypatch, "lost")
+    home.store.db.run("UPDATE locks SET boot_id = 'another'")
+    watchdog.run_once()
+    assert home.store.locks() == []
+
+
+# ---------------------------------------------------------------------- running again
+
+
+def test_a_lost_task_that_may_be_repeated_is_run_again(home: Home) -> None:
+    """By itself and at once, although the services poll hourly; a person need not be asked."""
+    home.configure(intervals={"poll": 3600.0, "watch": 0.2})
+    home.up()
+    again = f"test -e {home.work}/second && exit 0; touch {home.work}/second; {LONG}"
+    task = home.submit(again, idempotent=True)
+    home.wait_status(task, Status.RUNNING)
+    eventually(lambda: Path(home.work, "second").exists(), "the first attempt is at work")
+    kill(home.supervisor_of(task))
+    [ended] = home.wait_over_for_good(task)
+    assert (ended.status, ended.attempt) == (Status.COMPLETED, 2)
+    assert [attempt.status for attempt in home.store.attempts(task)] == [Status.LOST, Status.COMPLETED]
+
+
+def test_a_task_is_run_again_only_so_often(home: Home) -> None:
+    """An idempotent task that is lost each time stays lost at last, and is archived."""
+    home.configure(limits={"start_attempts": 2})
+    dispatcher, watchdog = home.dispatcher(), home.watchdog()
+    task = home.submit(LONG, idempotent=True)
+    for attempt in (1, 2):
+        home.play(
+            lambda attempt=attempt: home.task(task).status is Status.RUNNING and home.task(task).attempt == attempt,
+            dispatcher,
+            watchdog,
+        )
+        kill(home.supervisor_of(task))
+    home.play(lambda: home.task(task).archived, dispatcher, watchdog)
+    assert home.task(task).status is Status.LOST
+    assert len(home.log("run_again", task=task)) == 1
+
+
+def test_a_lost_task_that_says_nothing_stays_lost(home: Home) -> None:
+    """It is not run again without a person's word; `retry` is that word."""
+    task, dispatcher, watchdog = begin(home, home.counted(LONG))
+    kill(home.supervisor_of(task))
+    home.play(lambda: home.task(task).archived, dispatcher, watchdog)
+    for _ in range(3):
+        watchdog.run_once()
+        dispatcher.run_once()
+    assert home.task(task).status is Status.LOST
+    Path(home.path, "go").touch()
+    Path(home.work, f"start-{task}").unlink()
+    home.operations().retry(task, by="ann")
+    home.play(lambda: home.is_over(task), dispatcher, watchdog)
+    assert home.task(task).status is Status.COMPLETED
+
+
+# ---------------------------------------------------------------------- pulses
+
+
+def test_time_in_which_nobody_looked_does_not_count(home: Home) -> None:
+    """While the machine sleeps runs cannot beat: a lease is counted by looks, not by the clock alone."""
+    pulses = pulse.Pulses()
+    one = pulses.of(1, 100.0)
+    one.hard_stop = 1000.0
+    pulses.begin_look(100.0, 5.0)
+    pulses.begin_look(106.0, 5.0)
+    assert (one.changed, one.hard_stop) == (100.0, 1000.0)
+    pulses.begin_look(5111.0, 5.0)
+    assert (one.first_seen, one.changed, one.hard_stop) == (5100.0, 5100.0, 6000.0)
+    unlimited = pulses.of(2, 5111.0)
+    pulses.begin_look(9999.0, 5.0)
+    assert unlimited.hard_stop is None
+    pulses.keep_only({2})
+    assert pulses.of(1, 7.0).first_seen == 7.0
+    assert home.path.exists()
+
+
+def test_a_beat_counts_when_it_changes(home: Home) -> None:
+    """The time that a heartbeat names is for people; a watchdog sees that the number has moved."""
+    task, _, _ = begin(home)
+    meta: Meta = home.meta(task)
+    seen = pulse.Pulse(first_seen=0.0)
+    assert pulse.feel(seen, meta, 10.0)
+    assert not pulse.feel(seen, meta, 20.0)
+    assert seen.changed == 10.0
+    assert pulse.is_silent(seen, 20.1, 10.0)
+    stays(lambda: not pulse.is_silent(seen, 20.0, 10.0), "it is not silent within its lease", 0.01)
