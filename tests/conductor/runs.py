@@ -15,7 +15,7 @@ import msgspec
 
 from fairlead.base.bell import Listener
 from fairlead.base.clock import SystemClock
-from fairlead.base.identity import ProcessId, boot_id, host
+from fairlead.base.identity import ProcessId, boot_id, host, is_alive
 from fairlead.conductor import rundir, tree
 from fairlead.conductor.meta import CorruptMetaError, Meta, read_meta
 from fairlead.conductor.orders import MARKER, Launch
@@ -195,7 +195,7 @@ def written(path: Path) -> str:
 
 def is_gone(process: ProcessId) -> bool:
     """Whether that process has ended."""
-    return not tree.lives(process)
+    return not is_alive(process)
 
 
 def put(kind: str, path: str) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.conductor.runs import PATIENCE, Place, agent, eventually, running, shell, state, text, written
 
-from fairlead.base.identity import ProcessId, read_stat
+from fairlead.base.identity import ProcessId, is_alive, read_stat
 from fairlead.conductor import rundir, tree
 from fairlead.conductor.meta import Meta
 from fairlead.conductor.orders import MARKER
@@ -255,7 +255,7 @@ def test_what_a_killed_supervisor_leaves_is_ended(spawner: Spawner, name: str) -
     os.kill(supervisor_of(meta).pid, signal.SIGKILL)
     eventually(lambda: tree.children_of(spawner.process.pid) == [bystander.pid], "something is left")
     assert tree.leftovers(MARKER, meta.lock_id, meta.processes) == []
-    assert tree.lives(bystander)
+    assert is_alive(bystander)
     with rundir.only_inhabitant(run_dir) as alone:
         assert alone
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from tests.conductor.runs import Place, agent, ended, eventually, is_gone, running, shell, state, text, written
 
-from fairlead.base.identity import read_stat
 from fairlead.conductor import rundir, tree
 from fairlead.conductor.meta import Meta
 from fairlead.conductor.orders import MARKER
@@ -112,20 +111,18 @@ def test_an_orphan_with_the_agents_pid_is_not_the_agent(place: Place) -> None:
 
 
 def kill_supervisor(place: Place, run_dir: str, witness: Path) -> Meta:
-    """Kill the supervisor once it has noted all processes; its orphans go to whoever takes them in."""
+    """Kill the supervisor once it has noted agent and daemon; they go to whoever takes orphans in."""
     written(witness)
-    meta = eventually(lambda: _noted_daemon(run_dir), "the daemon is not noted")
-    place.supervisors[-1].kill()
-    place.supervisors[-1].wait()
+    supervisor = place.supervisors[-1]
+
+    def all_noted() -> Meta | None:
+        meta, present = state(run_dir), tree.below(supervisor.pid)
+        return meta if meta and len(present) == 2 and set(meta.processes) == set(present) else None
+
+    meta = eventually(all_noted, "the daemon is not noted")
+    supervisor.kill()
+    supervisor.wait()
     return meta
-
-
-def _noted_daemon(run_dir: str) -> Meta | None:
-    """The state of the run once it notes who stays: the agent, and a daemon in another session."""
-    meta = state(run_dir)
-    stats = [read_stat(process.pid) for process in meta.processes] if meta else []
-    sessions = {stat.session for stat in stats if stat}
-    return meta if meta and len(meta.processes) == len(sessions) == 2 else None
 
 
 @pytest.mark.parametrize("name", ["leave_daemon", "leave_bare_daemon"])

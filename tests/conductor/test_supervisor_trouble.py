@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.conductor.runs import PATIENCE, Place, agent, beaten, ended, eventually, running, shell, state, text
 
-from fairlead.base.identity import ProcessId, start_of
+from fairlead.base.identity import ProcessId, is_alive, start_of
 from fairlead.conductor import tree
 from fairlead.conductor.liveness import Void, void
 from fairlead.conductor.meta import read_meta
@@ -142,5 +142,5 @@ def test_an_agent_outlives_a_killed_supervisor_until_it_is_ended(place: Place) -
     supervisor.kill()
     supervisor.wait()
     assert meta.pid is not None
-    assert tree.lives(ProcessId(meta.pid, start_of(meta.pid) or 0))
+    assert is_alive(ProcessId(meta.pid, start_of(meta.pid) or 0))
     assert void(run_dir) is Void.STARTED

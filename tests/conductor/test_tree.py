@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.conductor.runs import agent, eventually, is_gone, written
 
-from fairlead.base.identity import ProcessId, read_stat, start_of
+from fairlead.base.identity import ProcessId, is_alive, read_stat, start_of
 from fairlead.conductor import tree
 from fairlead.conductor.supervisor import become_subreaper
 
@@ -90,7 +90,7 @@ def test_the_dead_have_nobody(start: Started) -> None:
     eventually(lambda: start_of(done.pid) is None, "it does not end")
     assert Path(f"/proc/{done.pid}").exists()
     assert tree.identify([done.pid]) == []
-    assert not tree.lives(done)
+    assert not is_alive(done)
     start.processes[0].wait()
     assert tree.children_of(done.pid) == tree.descendants_of(done.pid) == []
     assert tree.identify([done.pid]) == []
@@ -114,7 +114,7 @@ def test_a_process_lives_as_long_as_any_thread(start: Started, tmp_path: Path) -
     [pid] = eventually(lambda: set(tree.children_of(os.getpid())) - others, "no orphan")
     eventually(lambda: Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z", "its first thread does not end")
     headless = identity(pid)
-    assert tree.lives(headless)
+    assert is_alive(headless)
     assert headless in tree.leftovers("NO_SUCH", "marker", [headless])
     assert tree.send_safely(headless, signal.SIGKILL)
     eventually(lambda: is_gone(headless), "it does not end")
@@ -167,10 +167,10 @@ def test_a_reused_pid_is_not_hit(start: Started) -> None:
     first = start("true")
     start.processes[0].wait()
     second = eventually(lambda: reuse(start, first), "the pid is not given again")
-    assert not tree.lives(first)
+    assert not is_alive(first)
     assert not tree.send_safely(first, signal.SIGKILL)
     assert first not in tree.leftovers("NO_SUCH", "marker", [first])
-    assert tree.lives(second)
+    assert is_alive(second)
 
 
 def reuse(start: Started, first: ProcessId) -> ProcessId | None:

@@ -29,7 +29,7 @@ def start_of(pid: int) -> int | None:
     A zombie has ended: it counts as none.
     """
     stat = read_stat(pid)
-    return None if stat is None or stat.state in "ZX" else stat.start
+    return None if stat is None or stat.has_ended else stat.start
 
 
 class Stat(NamedTuple):
@@ -38,7 +38,13 @@ class Stat(NamedTuple):
     state: str
     parent: int
     session: int
+    threads: int
     start: int
+
+    @property
+    def has_ended(self) -> bool:
+        """A process whose first thread has ended looks like a zombie, and yet its other threads go on."""
+        return self.state in "ZX" and self.threads <= 1
 
 
 def read_stat(pid: int) -> Stat | None:
@@ -50,7 +56,7 @@ def read_stat(pid: int) -> Stat | None:
         return None
     # The command's name may hold spaces and brackets: the fields begin behind the last bracket.
     fields = text[text.rindex(b")") + 2 :].split()
-    return Stat(fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]))
+    return Stat(fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[17]), int(fields[19]))
 
 
 def this_process() -> ProcessId:

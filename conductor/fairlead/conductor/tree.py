@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 
-from fairlead.base.identity import ProcessId, Stat, read_stat
+from fairlead.base.identity import ProcessId, is_alive, read_stat, start_of
 
 #: Between two looks at processes that were told to stop or to end.
 _PAUSE = 0.002
@@ -54,18 +54,8 @@ def _parent_of(pid: int) -> int | None:
 
 def identify(pids: Iterable[int]) -> list[ProcessId]:
     """The living among these, with their start times."""
-    stats = ((pid, read_stat(pid)) for pid in pids)
-    return [ProcessId(pid, stat.start) for pid, stat in stats if stat and not _has_ended(pid, stat)]
-
-
-def _has_ended(pid: int, stat: Stat) -> bool:
-    """A process whose first thread has ended looks like a zombie, and yet its other threads go on."""
-    return stat.state in "ZX" and len(_threads_of(pid)) <= 1
-
-
-def lives(process: ProcessId) -> bool:
-    """Whether any thread of this very process, not of a successor with its pid, still runs."""
-    return identify([process.pid]) == [process]
+    starts = ((pid, start_of(pid)) for pid in pids)
+    return [ProcessId(pid, start) for pid, start in starts if start is not None]
 
 
 def below(pid: int) -> list[ProcessId]:
@@ -87,7 +77,7 @@ def send_safely(process: ProcessId, number: int) -> bool:
         return False
     try:
         # The descriptor is bound to one process by now: if that is ours, no other can be hit.
-        if not lives(process):
+        if not is_alive(process):
             return False
         signal.pidfd_send_signal(fd, number)
     except (ProcessLookupError, PermissionError):
@@ -118,7 +108,7 @@ def _environment(pid: int) -> list[bytes]:
 
 def leftovers(marker: str, value: str, noted: Iterable[ProcessId]) -> list[ProcessId]:
     """What is alive of a run whose supervisor is gone: marked processes, noted ones, and all below them."""
-    found = {*marked(marker, value), *(process for process in noted if lives(process))}
+    found = {*marked(marker, value), *(process for process in noted if is_alive(process))}
     found |= {child for process in found for child in below(process.pid)}
     return sorted(found)
 
@@ -161,14 +151,14 @@ def _wait_still(processes: Iterable[ProcessId], deadline: float) -> None:
 
 def _stands_still(process: ProcessId) -> bool:
     stat = read_stat(process.pid)
-    return stat is None or stat.state in "TtZX" or not lives(process)
+    return stat is None or stat.state in "TtZX" or not is_alive(process)
 
 
 def wait_gone(processes: Iterable[ProcessId], seconds: float) -> list[ProcessId]:
     """Wait until these have ended, at most so long; returns those that have not."""
     deadline = time.monotonic() + seconds
-    left = [process for process in processes if lives(process)]
+    left = [process for process in processes if is_alive(process)]
     while left and time.monotonic() < deadline:
         time.sleep(_PAUSE)
-        left = [process for process in left if lives(process)]
+        left = [process for process in left if is_alive(process)]
     return left

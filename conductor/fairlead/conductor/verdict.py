@@ -1,8 +1,6 @@
 """What is true of a run: alive, ended, lost, never started. Evidence first, then a word."""
 
 import os
-import signal
-import time
 from enum import StrEnum
 from typing import Any
 
@@ -109,15 +107,8 @@ class Examiner:
 
 
 def end_leftovers(lock_id: str, noted: list[ProcessId]) -> list[ProcessId]:
-    """Kill what is alive of a run without a supervisor, and what that starts meanwhile; returns what stays."""
-    deadline = time.monotonic() + PATIENCE
-    while left := tree.leftovers(MARKER, lock_id, noted):
-        if time.monotonic() >= deadline:
-            return left
-        for process in left:
-            tree.send_safely(process, signal.SIGKILL)
-        tree.wait_gone(left, PATIENCE / 4)
-    return []
+    """End what is alive of a run without a supervisor; returns what is still there after a moment."""
+    return tree.end_leftovers(MARKER, lock_id, noted, PATIENCE)
 
 
 def _meta_or_none(run_dir: str) -> Meta | None:

@@ -189,7 +189,7 @@ class Runs:
     def _end_tree(self, lock: Lock, meta: Meta | None, supervisor: ProcessId | None) -> list[ProcessId]:
         """Kill the supervisor with everything below it; returns what is still there."""
         noted = list(meta.processes) if meta else []
-        if supervisor is not None and tree.lives(supervisor):
+        if supervisor is not None and is_alive(supervisor):
             noted += [supervisor, *tree.below(supervisor.pid)]
         return end_leftovers(lock.lock_id, noted)
 
