@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from bench.measuring import environment
 from fairlead.base.bell import is_heard, ring
 from fairlead.conductor import rundir
 from fairlead.config.paths import Paths
@@ -25,9 +26,8 @@ class Running:
     def __init__(self, home: str, slots: int, batch: int) -> None:
         self.paths = Paths(home)
         self.slots = slots
-        self.env = {name: value for name, value in os.environ.items() if not name.startswith("FAIRLEAD_")}
         # Without a language: programs that load one would be measured with it, and the baseline's do not.
-        self.env |= {"FAIRLEAD_HOME": home, "LC_ALL": "C"}
+        self.env = environment(os.path.dirname(home), FAIRLEAD_HOME=home, LC_ALL="C")
         self.services: dict[str, subprocess.Popen[bytes]] = {}
         os.makedirs(home, exist_ok=True)
         with open(self.paths.config_file, "w", encoding="utf-8") as file:

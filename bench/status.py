@@ -3,10 +3,11 @@
 import os
 import sys
 from collections.abc import Iterator
+from functools import partial
 
 from bench.figures import Figure, at_most, ms
 from bench.long_queue import long_queue
-from bench.measuring import in_turn, run_program
+from bench.measuring import environment, in_turn, run_program
 from bench.plan import Plan
 
 _INSTALLED = os.path.join(os.path.dirname(sys.executable), "fairlead")
@@ -22,12 +23,10 @@ def run(plan: Plan) -> Iterator[Figure]:
 def _figure(plan: Plan, home: str, count: int, users: int) -> Figure:
     # As beside a daemon, the store is open: whoever closes it as the last one has more to do.
     store, _ = long_queue(home, count, users)
-    env = dict(os.environ) | {"FAIRLEAD_HOME": home}
-    took, baseline = in_turn(
-        max(3, plan.rounds // 3),
-        lambda: run_program((*FAIRLEAD, "status"), env),
-        lambda: run_program((sys.executable, "-c", "pass"), env),
-    )
+    env = environment(plan.place, FAIRLEAD_HOME=home)
+    programs = [partial(run_program, argv, env) for argv in ((*FAIRLEAD, "status"), (sys.executable, "-c", "pass"))]
+    in_turn(1, *programs)
+    took, baseline = in_turn(max(3, plan.rounds // 3), *programs)
     store.close()
     return Figure(
         what=f"fairlead status, {count:,} pending",

@@ -142,6 +142,11 @@ def test_a_new_file_is_complete_or_refused(tmp_path: Path) -> None:
     assert names_in(str(tmp_path)) == ["file"]
 
 
+def test_a_new_files_content_is_safe_before_its_name(tmp_path: Path) -> None:
+    """A power cut cannot keep the name and take the content: it is synced before it is linked."""
+    assert os_calls(lambda: create_complete(str(tmp_path / "file"), b"x")) == ["write", "fsync", "link"]
+
+
 def test_of_sixteen_processes_one_gets_each_name(tmp_path: Path) -> None:
     """Creation is exclusive, and the file holds the winner's whole content."""
     said = run("base", "create", tmp_path, 16, 40)

@@ -46,6 +46,14 @@ def test_a_refusal_does_not_stop_the_others(run: Run) -> None:
     assert said.err.startswith(f"fairlead: task {done} is completed and cannot become cancelled")
 
 
+def test_somebody_without_a_name_is_known_by_number(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has no entry among the users is written down by uid."""
+    monkeypatch.setattr(os, "getuid", lambda: 3_999_999_999)
+    task_id = run.home.submit()
+    run("cancel", task_id)
+    assert run.json("show", task_id)["events"][-1]["by"] == "uid-3999999999"
+
+
 def test_a_wrong_id_stops_all(run: Run) -> None:
     """Nothing is cancelled if one of the ids means nothing."""
     waits = run.home.submit()

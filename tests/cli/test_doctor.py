@@ -99,7 +99,7 @@ def test_refused_files(run: Run) -> None:
     """Somebody should read why, and mend them."""
     run.home.drop("bad.json", prioritty="high")
     run.home.drop("worse.json", agent="nobody")
-    run.home.dispatcher().run_once()
+    run.home.play(lambda: len(run.home.rejected()) == 2, run.home.dispatcher(), None)
     level, what, advice = one_about(findings(run), "refused file")
     assert (level, what) == ("warn", "2 refused files")
     assert advice == f"read {run.home.paths.rejected}/bad.json.error, mend the file, move it back"

@@ -1,10 +1,13 @@
 """Every command explains itself, and the pages name no other."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from tests.cli.running import Run
+from tests.cli.running import Run, shown
+from tests.support.instance import Home
 
 from fairlead.cli.commands import COMMANDS
 from fairlead.cli.main import EXIT_CODES, load
@@ -24,8 +27,9 @@ def test_the_commands_are_those_that_were_promised() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_explains_itself(run: Run, name: str) -> None:
+def test_a_command_explains_itself(run: Run, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """--help exits with 0, on lines that fit, and ends with an example of the command."""
+    monkeypatch.setenv("COLUMNS", "80")
     assert callable(load(name))
     said = run(name, "--help")
     assert said.err == ""
@@ -34,6 +38,13 @@ def test_a_command_explains_itself(run: Run, name: str) -> None:
     explanation, _, _ = said.out.partition("\nexamples:\n")
     assert max(map(len, explanation.splitlines())) <= 80
     assert run("help", name).out == said.out
+
+
+def test_help_is_as_wide_as_the_terminal(home: Home) -> None:
+    """A wide terminal has long lines, a narrow one short ones."""
+    for columns in (60, 150):
+        explanation = shown(home, "rebuild", "--help", columns=columns).partition("\nexamples:\n")[0]
+        assert columns - 20 < max(map(len, explanation.splitlines())) < columns
 
 
 @pytest.mark.parametrize("name", sorted(set(COMMANDS) - WITHOUT_JSON))
@@ -74,7 +85,10 @@ def test_the_version_is_told(run: Run) -> None:
 def test_the_reference_is_printed_from_the_parsers() -> None:
     """docs/commands.md is what `python -m fairlead.cli.reference` prints."""
     page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
-    assert page == reference(), "print it again: python -m fairlead.cli.reference > docs/commands.md"
+    printed = subprocess.run(
+        [sys.executable, "-m", "fairlead.cli.reference"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    assert page == printed, "print it again: python -m fairlead.cli.reference > docs/commands.md"
 
 
 def test_every_argument_has_its_meaning() -> None:

@@ -20,6 +20,13 @@ from fairlead.queue.states import Status
 SERVICES = ("daemon", "watchdog")
 
 
+def in_background(home: Home, name: str, code: int = 0) -> "subprocess.CompletedProcess[str]":
+    """Start a service with --detach."""
+    # A daemon closes every file it did not open, those of a coverage measurement too.
+    home.environ = {name: value for name, value in home.environ.items() if not name.startswith("COVERAGE")}
+    return home.cli(name, "--detach", code=code)
+
+
 def pid_of(home: Home, name: str) -> int:
     """The pid that a service has written down."""
     return int(Path(home.paths.run, f"{name}.lock").read_text(encoding="ascii"))
@@ -74,7 +81,7 @@ def test_wrong_settings_keep_a_service_from_starting(home: Home, name: str) -> N
 def test_services_in_the_background(home: Home) -> None:
     """--detach returns when the service works; both run tasks, and stop when asked."""
     for name in SERVICES:
-        said = home.cli(name, "--detach").stdout
+        said = in_background(home, name).stdout
         assert said.startswith(f"the {name} runs in the background; its pid is in {home.paths.run}/{name}.lock")
         assert is_heard(home.paths.bells, name)
     task_id = home.submit()
@@ -91,7 +98,7 @@ def test_services_in_the_background(home: Home) -> None:
 def test_a_service_that_cannot_start_in_the_background_says_why(home: Home) -> None:
     """Who asked for it learns that another one runs already."""
     first = home.start("daemon")
-    done = home.cli("daemon", "--detach", code=6)
+    done = in_background(home, "daemon", code=6)
     assert done.stderr == (
         f"fairlead: the daemon did not start: the daemon runs already for this instance, with pid {first.pid}.\n"
     )
@@ -102,18 +109,18 @@ def test_a_service_that_dies_at_its_start_says_where_to_look(home: Home) -> None
     os.makedirs(home.paths.store)  # neither a database nor absent: nobody has foreseen that
     os.makedirs(os.path.join(home.paths.run, "daemon.lock"))
     os.rmdir(home.paths.store)
-    done = home.cli("daemon", "--detach", code=6)
+    done = in_background(home, "daemon", code=6)
     assert done.stderr == f"fairlead: the daemon did not start: {home.paths.error_log} may say why.\n"
     eventually(lambda: "Is a directory" in Path(home.paths.error_log).read_text(encoding="utf-8"), "nothing is logged")
 
 
 def test_a_killed_service_leaves_nothing_in_the_way_of_the_next(home: Home) -> None:
     """No pid file has to be removed by hand."""
-    home.cli("watchdog", "--detach")
+    in_background(home, "watchdog")
     pid = pid_of(home, "watchdog")
     os.kill(pid, signal.SIGKILL)
     eventually(lambda: not is_heard(home.paths.bells, "watchdog"), "it does not die")
-    home.cli("watchdog", "--detach")
+    in_background(home, "watchdog")
     assert pid_of(home, "watchdog") != pid
 
 
@@ -163,6 +170,7 @@ def test_one_pass_starts_and_the_next_records(run: Run, tmp_path: Path) -> None:
 
 def test_dispatching_takes_dropped_files_in(run: Run) -> None:
     """A timer is enough: no service has to run."""
+    run.home.configure(intervals={"settle": 1.0})  # so long it is too young to be complete
     run.home.drop("task.json")
     run("dispatch", "--until-empty")
     assert run.home.only_task().status is Status.COMPLETED

@@ -18,7 +18,11 @@ Maker = Callable[[Path], None]
 
 def content(data: bytes) -> Maker:
     """A regular file that holds this."""
-    return lambda path: path.write_bytes(data) and None
+
+    def make(path: Path) -> None:
+        path.write_bytes(data)
+
+    return make
 
 
 def symlink(path: Path) -> None:

@@ -19,10 +19,10 @@ from tests.proof.evidence import Process
 from tests.proof.processes import belonging_to, kill
 from tests.support.patience import PATIENCE, eventually
 
-from fairlead.base.bell import ring
+from fairlead.base.bell import Listener, ring
 from fairlead.base.logs import open_log
 from fairlead.conductor.launcher import ProcessLauncher
-from fairlead.conductor.meta import Meta, read_meta
+from fairlead.conductor.meta import CorruptMetaError, Meta, read_meta
 from fairlead.conductor.rundir import all_active
 from fairlead.config.paths import Paths
 from fairlead.daemon.dispatcher import Dispatcher, MortalLauncher
@@ -61,6 +61,7 @@ class Home:
         self._opened: list[Instance] = []
         self._dispatchers: list[Dispatcher] = []
         self._readers: list[SqliteStore] = []
+        self._kept: list[Listener] = []
         self.work.mkdir(parents=True)
         self.configure()
 
@@ -187,6 +188,10 @@ class Home:
     def _open_once(self) -> Instance:
         return self._opened[0] if self._opened else self.open()
 
+    def keep(self, listener: Listener) -> None:
+        """Let a bell hang until the end of the test."""
+        self._kept.append(listener)
+
     # ------------------------------------------------------------------ starts that are counted
 
     def counted(self, script: str = "true") -> str:
@@ -250,16 +255,27 @@ class Home:
         """The meta data of a task's current attempt."""
         return read_meta(self.run_dir(self.task(task_id)))
 
+    def spoken(self, task_id: str) -> Meta | None:
+        """The meta data of a task's current attempt, if its supervisor has written them."""
+        with contextlib.suppress(CorruptMetaError):
+            meta = self.meta(task_id)
+            return meta if meta.supervisor else None
+        return None
+
     def supervisor_of(self, task_id: str) -> Process:
         """The supervisor of a run, as soon as it has spoken."""
+        supervisor = eventually(lambda: self.spoken(task_id), f"nobody supervises {task_id}").supervisor
+        assert supervisor is not None
+        return Process(supervisor.pid, supervisor.start)
 
-        def look() -> Process | None:
-            with contextlib.suppress(Exception):
-                found = self.meta(task_id).supervisor
-                return Process(found.pid, found.start) if found else None
-            return None
+    def beats(self, task_id: str) -> Meta:
+        """Wait until a run has beaten: its processes are known then."""
 
-        return eventually(look, f"nobody supervises {task_id}")
+        def look() -> Meta | None:
+            meta = self.spoken(task_id)
+            return meta if meta and meta.heartbeat.seq > 0 else None
+
+        return eventually(look, f"{task_id} does not beat")
 
     def log(self, event: str, **fields: object) -> list[dict[str, Any]]:
         """The lines of the log that tell of this."""
@@ -316,6 +332,8 @@ class Home:
         """End every process of the instance, whoever started it, and let go of everything."""
         for dispatcher in self._dispatchers:
             dispatcher.close()
+        for listener in self._kept:
+            listener.close()
 
         def all_dead() -> bool:
             living = self.processes()

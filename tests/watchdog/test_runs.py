@@ -4,10 +4,12 @@ import json
 import os
 import shutil
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.proof.processes import identify, is_alive, kill
+from tests.proof.evidence import Process
+from tests.proof.processes import is_alive, kill
 from tests.support.instance import NO_POLLS, Home
 from tests.support.patience import eventually, stays
 
@@ -16,6 +18,7 @@ from fairlead.conductor import rundir, verdict
 from fairlead.conductor.launcher import ProcessLauncher
 from fairlead.conductor.meta import Meta, read_meta, write_meta
 from fairlead.daemon.dispatcher import Dispatcher
+from fairlead.queue.claims import record_ends
 from fairlead.queue.states import Status
 from fairlead.queue.store import Ended
 from fairlead.queue.task import Outcome
@@ -37,7 +40,7 @@ def begin(home: Home, script: str = LONG, user: str = "ann", **fields: object) -
     dispatcher, watchdog = home.dispatcher(), home.watchdog()
     task = home.submit(script, user=user, **fields)
     home.play(lambda: home.task(task).status is Status.RUNNING, dispatcher, watchdog)
-    eventually(lambda: home.meta(task).heartbeat.seq > 0, "it beats")
+    home.beats(task)
     return task, dispatcher, watchdog
 
 
@@ -123,7 +126,7 @@ def test_a_late_end_with_an_old_token_is_refused_and_logged(home: Home) -> None:
     dispatcher.run_once()
     late = Ended(task_id=task, token=old.token, outcome=Outcome(status=Status.COMPLETED, reason="exit"))
     lock = home.store.locks()[0]
-    runs.record_ends(watchdog.instance, [(lock, late)])
+    record_ends(watchdog.instance, [(lock, late)])
     assert home.task(task).status is Status.CLAIMED
     assert home.log("refused", task=task, token=old.token)
     refused = [event for event in home.store.events(task_id=task) if event.event == "refused"]
@@ -142,13 +145,13 @@ def test_a_killed_supervisor_means_lost(home: Home) -> None:
     home.wait_status(lost, Status.RUNNING)
     eventually(lambda: len(home.meta(lost).processes) >= 2, "the agents are known")
     following = home.submit(home.counted())
-    noted = home.meta(lost).processes
+    noted = [Process(*one) for one in home.meta(lost).processes]
     kill(home.supervisor_of(lost))
     ended, after = home.wait_over(lost, following)
     assert (ended.status, after.status) == (Status.LOST, Status.COMPLETED)
     assert outcome_of(home, lost).reason == "supervisor_died"
     assert "nobody saw its end" in outcome_of(home, lost).error
-    assert [identify(one.pid) for one in noted if identify(one.pid) == one] == []
+    assert not any(map(is_alive, noted))
     assert home.starts() == sorted([lost, following])
 
 
@@ -193,7 +196,8 @@ def test_a_silent_run_is_ended_after_its_lease(home: Home) -> None:
     """A supervisor that does not beat for its whole lease is killed with all that is below it, then the lock moves."""
     home.configure(per_user_serialization={"lock_timeout_seconds": 1.0})
     task, dispatcher, watchdog = begin(home)
-    supervisor, noted = home.supervisor_of(task), home.meta(task).processes
+    supervisor, noted = home.supervisor_of(task), [Process(*one) for one in home.meta(task).processes]
+    assert noted
     os.kill(supervisor.pid, signal.SIGSTOP)
     watchdog.run_once()
     assert home.task(task).status is Status.RUNNING
@@ -203,7 +207,7 @@ def test_a_silent_run_is_ended_after_its_lease(home: Home) -> None:
     assert "no heartbeat for 1 s" in ended.error
     assert ended.evidence == {"proof": "all processes were killed and seen gone", "left": []}
     assert not is_alive(supervisor)
-    assert [one for one in noted if identify(one.pid) == one] == []
+    assert not any(map(is_alive, noted))
     following = home.submit()
     home.play(lambda: home.is_over(following), dispatcher, watchdog)
 
@@ -305,7 +309,7 @@ def test_a_task_of_another_host_is_not_ours_to_judge(home: Home) -> None:
 
 # ---------------------------------------------------------------------- spoilt files
 
-SPOILT = {
+SPOILT: dict[str, Callable[[bytes], bytes]] = {
     "truncated": lambda data: data[: len(data) // 2],
     "empty": lambda _: b"",
     "garbage": lambda _: b"\xff\x00 garbage",
@@ -564,13 +568,16 @@ def test_a_task_is_run_again_only_so_often(home: Home) -> None:
     home.configure(limits={"start_attempts": 2})
     dispatcher, watchdog = home.dispatcher(), home.watchdog()
     task = home.submit(LONG, idempotent=True)
+    lost: list[int] = []
+
+    def is_running_again() -> bool:
+        now = home.task(task)
+        return now.status is Status.RUNNING and now.attempt not in lost
+
     for attempt in (1, 2):
-        home.play(
-            lambda attempt=attempt: home.task(task).status is Status.RUNNING and home.task(task).attempt == attempt,
-            dispatcher,
-            watchdog,
-        )
+        home.play(is_running_again, dispatcher, watchdog)
         kill(home.supervisor_of(task))
+        lost.append(attempt)
     home.play(lambda: home.task(task).archived, dispatcher, watchdog)
     assert home.task(task).status is Status.LOST
     assert len(home.log("run_again", task=task)) == 1

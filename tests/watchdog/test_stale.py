@@ -24,6 +24,8 @@ from fairlead.queue.states import Status
 from fairlead.watchdog import stale
 
 LONG = "until [ -e go ]; do sleep 0.02; done"
+#: Runs of that user are looked for on the whole machine: no other test must have one.
+ZOE = f"zoe-{os.getpid()}"
 
 
 def foreign(home: Home, data: object = None, user: str = "ann", *, beside: bool = False, age: float = 100.0) -> Path:
@@ -202,8 +204,8 @@ def test_a_lock_that_the_store_forgot_is_kept_while_its_run_lives(home: Home) ->
 def test_corrupt_metadata_is_put_aside_when_nobody_lives(home: Home, beside: bool) -> None:  # noqa: FBT001
     """Nobody of that user runs and nobody has the file open: it is kept aside, and the user is free."""
     watchdog, dispatcher = home.watchdog(), home.dispatcher()
-    foreign(home, '{"user": "an', beside=beside)
-    task = home.submit()
+    foreign(home, '{"user": "an', ZOE, beside=beside)
+    task = home.submit(user=ZOE)
     home.play(lambda: home.is_over(task), dispatcher, watchdog)
     past = next(one for one in home.store.past_locks(9) if one.task_id == stale.SWEEPER)
     assert past.evidence["proof"].startswith("unreadable")
@@ -213,8 +215,8 @@ def test_corrupt_metadata_is_put_aside_when_nobody_lives(home: Home, beside: boo
 def test_corrupt_metadata_of_a_living_run_stays(home: Home) -> None:
     """Somebody of that user is alive, as far as anybody can tell: the lock is kept, and the log says why."""
     watchdog = home.watchdog()
-    path = foreign(home, "{")
-    with living(FAIRLEAD_USER="ann") as process:
+    path = foreign(home, "{", ZOE)
+    with living(FAIRLEAD_USER=ZOE) as process:
         watchdog.run_once()
         assert path.exists()
         assert home.logged("lock_file_unreadable")["alive"] == [list(_process(process.pid))]
@@ -232,7 +234,7 @@ def _process(pid: int) -> tuple[int, int]:
 def test_corrupt_metadata_that_somebody_has_open_stays(home: Home, which: str) -> None:
     """Its maker may be about to write it: whoever has either of the two files open is waited for."""
     watchdog = home.watchdog()
-    path = foreign(home, "{", beside=True)
+    path = foreign(home, "{", ZOE, beside=True)
     with path.with_suffix(which).open("rb"):
         watchdog.run_once()
         assert path.exists()
@@ -246,7 +248,7 @@ def test_corrupt_metadata_that_is_new_waits(home: Home, which: str) -> None:
     """A file that changed a moment ago may be half written."""
     home.configure(intervals={"settle": 60.0})
     watchdog = home.watchdog()
-    path = foreign(home, "{", beside=True)
+    path = foreign(home, "{", ZOE, beside=True)
     os.utime(path.with_suffix(which))
     watchdog.run_once()
     assert path.exists()

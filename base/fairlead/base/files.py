@@ -39,11 +39,12 @@ def write_durably(path: str, data: bytes) -> None:
 def create_complete(path: str, data: bytes) -> bool:
     """Create the file with its content in one step; False if the name is taken.
 
-    link(2) is as exclusive as O_EXCL, and nobody ever sees the file empty.
+    link(2) is as exclusive as O_EXCL, and nobody ever sees the file empty: the content is synced first, or else a power
+    cut could keep the name and lose what is in it.
     """
     temporary = _temporary(path)
     try:
-        _create(temporary, data, sync=False)
+        _create(temporary, data, sync=True)
         os.link(temporary, path)
     except FileExistsError:
         return False

@@ -81,7 +81,7 @@ class Submitting:
 
     def _refused_by_others(self, files: Sequence[Claimed], result: Result) -> list[str]:
         """The daemon may have been faster: what it took from us is in the store, or it refused it."""
-        told = {one.id for one in (*result.admitted, *result.rejected)}
+        told = {one.id for one in result.admitted} | {one.id for one in result.rejected}
         taken = [file for file in files if file.id not in told]
         rejected = self.instance.paths.rejected
         return [f"{file.name} was refused; {rejected} says why." for file in taken if not self._is_known(file.id)]

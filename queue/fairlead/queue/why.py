@@ -78,13 +78,20 @@ class Why:
             now=self.clock.wall_ms(),
             free_slots=MOST_USERS,
             ageing=float(facts.get("ageing", "3600")),
-            serialized=facts.get("serialized", "1") == "1",
+            serialized=self._is_serialized(),
             exclude=foreign,
         )
         free = int(facts.get("slots_max", "1")) - self.store.count_active()
         own = self._own(task, foreign)
         others = tuple(candidate for candidate in whole.candidates if candidate.user != own.user)
         return replace(whole, free_slots=free, candidates=(own, *others))
+
+    def _is_serialized(self) -> bool:
+        return self.store.facts().get("serialized", "1") == "1"
+
+    def _running(self, user: str) -> str | None:
+        """A task of the user's that runs under a lock of its own: it was started while serialization was off."""
+        return next((task.id for task in self.store.active() if task.spec.user == user), None)
 
     def _own(self, task: Task, foreign: set[str]) -> Candidate:
         user = task.spec.user
@@ -98,6 +105,8 @@ class Why:
         lock = self.store.lock(f"user:{user}")
         if lock is not None:
             return _lock_hold(user, lock)
+        if self._is_serialized() and (running := self._running(user)):
+            return Hold(reason=Reason.USER_LOCKED, detail=f"task {running} of {user} is running")
         if user in foreign:
             path = self.locks.files.path(user)
             detail = f"the lock file {path} is not Fairlead's: whoever made it has to remove it"

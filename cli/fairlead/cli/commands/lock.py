@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 
 from fairlead.base.errors import RefusedError, UsageError
 from fairlead.base.identity import host
@@ -82,15 +81,12 @@ def _hold(words: list[str]) -> int:
 
 def _run(command: list[str], lock: Lock) -> int:
     """The command's processes carry the lock's id: if this one is killed, the lock stays as long as they live."""
-    sys.stdout.flush()
+    # Ctrl-C reaches the command as well, and the command decides; before it is there, nothing may slip through.
+    before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
-        process = subprocess.Popen(command, env=os.environ | {MARKER: lock.lock_id})
+        code = subprocess.run(command, env=os.environ | {MARKER: lock.lock_id}, check=False).returncode
     except OSError as error:
         raise UsageError(f"{command[0]!r} cannot be run: {error.strerror}.") from error
-    # Ctrl-C reaches the command as well, and the command decides.
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        code = process.wait()
     finally:
         signal.signal(signal.SIGINT, before)
     return code if code >= 0 else 128 - code

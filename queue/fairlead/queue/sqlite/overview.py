@@ -47,6 +47,7 @@ def status(db: Connection) -> dict[str, Any]:
 def _pending(db: Connection) -> dict[str, int]:
     by_rank: dict[int, int] = dict(db.rows(sql.PENDING_BY_RANK))
     total, ready = db.row(sql.PENDING_TOTAL) or (0, 0)
+    by_rank[_RANKS.index("medium")] = total - sum(by_rank.values())
     return {name: by_rank.get(rank, 0) for rank, name in enumerate(_RANKS)} | {
         "total": total,
         "not_due": total - ready,
