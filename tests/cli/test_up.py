@@ -113,10 +113,11 @@ def test_hup_reads_the_settings_again(home: Home) -> None:
 
 def test_a_second_one_is_refused(run: Run) -> None:
     """Where services run already, there is nothing to start, but something to look at."""
+    rest = "already for this instance; `fairlead events -f` shows what happens."
     run.home.start("daemon")
-    assert run.refusal("up", code=5) == (
-        "daemon run already for this instance; `fairlead events -f` shows what happens."
-    )
+    assert run.refusal("up", code=5) == f"the daemon runs {rest}"
+    run.home.start("watchdog")
+    assert run.refusal("up", code=5) == f"the watchdog and the daemon run {rest}"
 
 
 def test_wrong_settings_are_told_before_anything_is_started(home: Home) -> None:

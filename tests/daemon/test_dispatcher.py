@@ -179,6 +179,18 @@ def test_a_task_starts_when_its_time_has_come(home: Home) -> None:
     assert 0 <= ended.started_at - due < 20_000
 
 
+def test_tasks_take_part_when_they_are_due(home: Home) -> None:
+    """A pass before its time leaves a task alone and notes when to look again; the one after it starts it."""
+    dispatcher = home.dispatcher()
+    due = int(time.time() * 1000) + 300
+    task = home.submit(run_at=iso(due))
+    dispatcher.run_once()
+    assert (home.task(task).status, dispatcher.next_due) == (Status.QUEUED, due)
+    home.play(lambda: home.task(task).status is Status.CLAIMED, dispatcher, None)
+    assert time.time() * 1000 >= due
+    assert dispatcher.next_due is None
+
+
 def test_a_changed_time_counts(home: Home) -> None:
     """A task for tomorrow that is changed to now starts with the ring."""
     home.configure(**NO_POLLS)

@@ -114,6 +114,30 @@ def test_new_settings_are_handed_on_as_soon_as_the_store_allows(home: Home, monk
     daemon.close()
 
 
+def test_wrong_settings_change_nothing(home: Home) -> None:
+    """They are refused with their problems."""
+    daemon = make_daemon(home)
+    Path(home.paths.config_file).write_text("slots: 3\n", "utf-8")
+    daemon.waiter.asked_to_reload = True
+    daemon._hear(set())
+    assert not daemon.waiter.asked_to_reload
+    assert "slots" in home.logged("settings_refused")["error"]
+    assert not daemon.dispatcher.has_new_settings
+    daemon.close()
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_a_daemon_without_inotify_warns_only_if_it_wanted_it(home: Home, wanted: bool) -> None:  # noqa: FBT001
+    """Whoever switched it off knows."""
+    home.configure(spool={"inotify": wanted})
+    daemon = make_daemon(home)
+    daemon.dispatcher.spool.close()
+    daemon.dispatcher.spool.inotify = None
+    daemon.prepare()
+    assert len(home.log("no_inotify")) == int(wanted)
+    daemon.close()
+
+
 def _fail(*_: object, **__: object) -> None:
     raise ZeroDivisionError
 

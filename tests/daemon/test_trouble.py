@@ -59,9 +59,12 @@ class GoneLauncher(ProcessLauncher):
 def test_claims_that_died_with_a_spawner_are_started_anew(home: Home, kind: type[ProcessLauncher]) -> None:
     """They go back to the queue at once, are not counted as tries, and run with the next spawner."""
     home.configure(limits={"start_attempts": 1}, intervals={"poll": 0.05, "start_grace": 3600.0})
-    dispatcher, watchdog = home.dispatcher(kind(home.paths.error_log)), home.watchdog()
+    first, dispatcher, watchdog = home.dispatcher(), home.dispatcher(kind(home.paths.error_log)), home.watchdog()
+    running = home.submit(LONG, user="eve")
+    home.play(lambda: home.task(running).status is Status.RUNNING, first, watchdog)
     ids = [home.submit(home.counted(), user=user) for user in ("ann", "bob")]
     home.play(lambda: home.is_over(*ids), dispatcher, watchdog)
+    assert home.task(running).status is Status.RUNNING
     assert [home.task(one).status for one in ids] == [Status.COMPLETED] * 2
     assert len(home.log("spawner_died")) == 1
     assert home.starts() == sorted(ids)

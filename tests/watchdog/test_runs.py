@@ -4,10 +4,12 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.proof.evidence import Process
 from tests.proof.processes import is_alive, kill
 from tests.support.instance import NO_POLLS, Home
@@ -19,6 +21,7 @@ from fairlead.conductor.launcher import ProcessLauncher
 from fairlead.conductor.meta import Meta, read_meta, write_meta
 from fairlead.daemon.dispatcher import Dispatcher
 from fairlead.queue.claims import record_ends
+from fairlead.queue.errors import StoreBusyError
 from fairlead.queue.states import Status
 from fairlead.queue.store import Ended
 from fairlead.queue.task import Outcome
@@ -305,6 +308,68 @@ def test_a_task_of_another_host_is_not_ours_to_judge(home: Home) -> None:
     home.store.db.run("UPDATE locks SET host = 'elsewhere'")
     watchdog.run_once()
     assert home.task(task).status is Status.RUNNING
+
+
+def test_a_supervisor_that_came_and_said_nothing_is_ended_after_the_lease(home: Home) -> None:
+    """It holds the run directory and hangs before it could announce itself: the run is taken back and started anew."""
+    home.configure(per_user_serialization={"lock_timeout_seconds": 0.5}, intervals={"start_grace": 0.01})
+    dispatcher, hasty = home.dispatcher(SilentLauncher(home.paths.error_log)), home.watchdog()
+    task = home.submit(home.counted())
+    dispatcher.run_once()
+    lock = os.path.join(home.run_dir(home.task(task)), rundir.LOCK)
+    with subprocess.Popen(["flock", lock, "sh", "-c", f"touch {home.work}/held; sleep 1000"], env=home.environ):
+        eventually(lambda: Path(home.work, "held").exists(), "somebody lives in the directory")
+        hasty.run_once()
+        assert home.task(task).status is Status.CLAIMED
+        home.play(lambda: home.task(task).status is Status.QUEUED, None, hasty)
+    assert home.log("stuck_start", task=task)
+    home.configure()
+    home.play(lambda: home.is_over(task), home.dispatcher(), home.watchdog())
+    assert home.starts() == [task]
+
+
+def test_a_busy_store_stops_the_look(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store's trouble is everybody's: it is not mistaken for one run's."""
+    dispatcher, watchdog = home.dispatcher(), home.watchdog()
+    task = home.submit(LONG)
+    dispatcher.run_once()
+    home.supervisor_of(task)
+    with monkeypatch.context() as patch:
+        patch.setattr(watchdog.runs.store, "started", _busy)
+        with pytest.raises(StoreBusyError):
+            watchdog.runs.look()
+    assert home.log("look_failed") == []
+    watchdog.run_once()
+    assert home.task(task).status is Status.RUNNING
+
+
+def _busy(*_: object, **__: object) -> None:
+    raise StoreBusyError
+
+
+def test_a_run_that_names_no_supervisor_has_not_spoken_for_itself(home: Home) -> None:
+    """Somebody wrote `running` into meta.json by hand: nobody is recorded as its supervisor for that."""
+    dispatcher, watchdog = home.dispatcher(SilentLauncher(home.paths.error_log)), home.watchdog()
+    task = home.submit()
+    dispatcher.run_once()
+    run_dir, meta = home.run_dir(home.task(task)), home.meta(task)
+    meta.status = Status.RUNNING
+    write_meta(run_dir, meta, durable=False)
+    home.operations().cancel(task, by="ann")
+    with rundir.only_inhabitant(run_dir):
+        watchdog.run_once()
+        assert home.task(task).status is Status.CLAIMED
+
+
+def test_the_lease_of_a_lock_that_passed_on_is_not_shown(home: Home) -> None:
+    """A renewal that comes too late is refused and logged, and the mirror stays the new holder's."""
+    _, _, watchdog = begin(home)
+    [lock] = home.store.locks()
+    mirror = Path(home.paths.locks, "user_ann.json")
+    before = mirror.read_text("utf-8")
+    watchdog.runs._renew(replace(lock, lock_id="old_1", expires_at=0))
+    assert mirror.read_text("utf-8") == before
+    assert [event.detail["lock_id"] for event in home.store.events() if event.event == "refused"] == ["old_1"]
 
 
 # ---------------------------------------------------------------------- spoilt files

@@ -21,7 +21,7 @@ from fairlead.conductor.launch import MARKER
 from fairlead.queue.errors import StoreBusyError
 from fairlead.queue.locks import this_holder
 from fairlead.queue.states import Status
-from fairlead.watchdog import stale
+from fairlead.watchdog import open_files, stale
 
 LONG = "until [ -e go ]; do sleep 0.02; done"
 #: Runs of that user are looked for on the whole machine: no other test must have one.
@@ -257,7 +257,7 @@ def test_corrupt_metadata_that_is_new_waits(home: Home, which: str) -> None:
 def test_a_file_that_goes_while_it_is_looked_at_is_nobodys(home: Home) -> None:
     """Its maker removed it: there is nothing to prove and nothing to free."""
     watchdog = home.watchdog()
-    assert stale._open_by(home.locks_file("ann")) == []
+    assert open_files.open_by(home.locks_file("ann")) == []
     assert not watchdog.stale._look_at_file("ann")
     assert not watchdog.stale._clear_away("ann", {})
     assert home.store.locks() == []
@@ -397,5 +397,5 @@ def _other() -> Any:  # noqa: ANN401 - a Holder
 def test_what_a_process_has_open_is_asked_of_the_kernel(home: Home) -> None:
     """A process that is gone, or a descriptor that is, counts as none."""
     status = os.stat(home.path)
-    assert not stale._has_open(dead_pid(), status)
-    assert not stale._is_same("/nowhere", status)
+    assert not open_files._has_open(dead_pid(), status)
+    assert not open_files._is_same("/nowhere", status)

@@ -101,6 +101,21 @@ def test_however_much_is_rung_a_look_around_is_due(home: Home) -> None:
     process.close()
 
 
+def test_settings_are_read_again(home: Home) -> None:
+    """By ring or signal; wrong ones are refused with their problems, and the old ones stay."""
+    process = make(home)
+    home.configure(per_user_serialization={"lock_timeout_seconds": 77.0})
+    process._hear({"reload"})
+    assert process.instance.lease == process.instance.locks.lease == 77.0
+    Path(home.paths.config_file).write_text("slots: 3\n", "utf-8")
+    process.waiter.asked_to_reload = True
+    process._hear(set())
+    assert not process.waiter.asked_to_reload
+    assert "slots" in home.logged("settings_refused")["error"]
+    assert process.instance.lease == 77.0
+    process.close()
+
+
 def test_a_pass_that_fails_is_repeated_soon(home: Home) -> None:
     """Although the poll comes in an hour, trouble is looked at again after a second."""
     home.configure(**NO_POLLS)

@@ -22,6 +22,7 @@ from fairlead.queue.instance import Instance
 from fairlead.queue.states import Status
 from fairlead.queue.store import Ended, Holder, Lock
 from fairlead.queue.task import Outcome, Task
+from fairlead.watchdog.open_files import open_by
 from fairlead.watchdog.pulse import Pulse, Pulses, feel, hard_stop, is_silent
 
 #: Leases are renewed when this part of them is used up, not with every heartbeat.
@@ -78,6 +79,7 @@ class Runs:
         verdict = self.examiner.examine(task, lock, overdue=self._is_overdue(task, lock))
         match verdict.finding:
             case Finding.STARTING:
+                self._end_if_stuck(task, lock)
                 return None, False
             case Finding.ALIVE:
                 return self._attend(task, lock, verdict.meta), False
@@ -85,8 +87,16 @@ class Runs:
                 return _as_written(task, verdict.meta), False
             case Finding.NEVER_STARTED:
                 return self._never_started(task, lock, verdict)
-            case Finding.DEAD | Finding.UNDEAD:
-                return self._lost(task, lock, verdict), False
+        return self._lost(task, lock, verdict), False
+
+    def _end_if_stuck(self, task: Task, lock: Lock) -> None:
+        """A supervisor that came and said nothing for the whole lease is ended; the next look takes the run back."""
+        now = self.clock.boot()
+        if now - self.pulses.of(task.token, now).first_seen <= self.instance.lease:
+            return
+        stuck = open_by(os.path.join(self.examiner.run_dir(task), rundir.LOCK))
+        left = end_leftovers(lock.lock_id, tree.identify(stuck))
+        self.instance.log.warning("stuck_start", task=task.id, user=task.spec.user, pids=stuck, left=left)
 
     def _is_overdue(self, task: Task, lock: Lock) -> bool:
         """Whether a claimed run should have started by now, or need not start any more."""

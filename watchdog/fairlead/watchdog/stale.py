@@ -14,6 +14,7 @@ from fairlead.queue.instance import Instance
 from fairlead.queue.lockfiles import LockFile, Metadata
 from fairlead.queue.locks import this_holder
 from fairlead.queue.store import Lock
+from fairlead.watchdog.open_files import open_by
 
 #: The task id of locks that are held for a moment to clear a file away.
 SWEEPER = "watchdog"
@@ -114,7 +115,7 @@ class StaleLocks:
     def _unreadable(self, found: LockFile) -> dict[str, Any] | None:
         """Metadata that cannot be read: free if no run of that user is alive and nobody has the file open."""
         alive = tree.marked(_USER_MARKER, found.user)
-        users = [pid for path in _both_files(found) for pid in _open_by(path)]
+        users = [pid for path in _both_files(found) for pid in open_by(path)]
         if alive or users:
             processes = [list(one) for one in alive]
             self.instance.log.warning(
@@ -150,28 +151,3 @@ class StaleLocks:
 def _both_files(found: LockFile) -> tuple[str, str]:
     """The lock file and the metadata beside it, either of which its maker may be writing."""
     return found.path, found.path.removesuffix(".lock") + ".json"
-
-
-def _open_by(path: str) -> list[int]:
-    """The processes that have this very file open, as far as this user may see them."""
-    try:
-        wanted = os.lstat(path)
-    except FileNotFoundError:
-        return []
-    return [pid for pid in tree.all_pids() if _has_open(pid, wanted)]
-
-
-def _has_open(pid: int, wanted: os.stat_result) -> bool:
-    folder = f"/proc/{pid}/fd"
-    try:
-        return any(_is_same(os.path.join(folder, fd), wanted) for fd in os.listdir(folder))
-    except OSError:
-        return False
-
-
-def _is_same(path: str, wanted: os.stat_result) -> bool:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return False
-    return (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino)

@@ -43,8 +43,9 @@ def main(words: list[str]) -> int:
     open_instance().close()
     access = Access()
     if running := [name for name in SERVICES if is_heard(access.paths.bells, name)]:
-        what = f"{' and '.join(running)} run already for this instance"
-        raise RefusedError(f"{what}; `fairlead events -f` shows what happens.")
+        names = " and ".join(f"the {name}" for name in running)
+        verb = "runs" if len(running) == 1 else "run"
+        raise RefusedError(f"{names} {verb} already for this instance; `fairlead events -f` shows what happens.")
     up = Up(access)
     try:
         return up.run()
