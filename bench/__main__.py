@@ -3,7 +3,6 @@
 import argparse
 import os
 import platform
-import subprocess
 import sys
 import tempfile
 from importlib import import_module
@@ -23,22 +22,26 @@ def main() -> int:
     args = _arguments()
     with tempfile.TemporaryDirectory(prefix="fairlead-bench-", dir=args.directory) as place:
         plan = quick(place) if args.quick else full(place)
+        machine = _machine(place)
         figures = [figure for name in args.names or NAMES for figure in _measure(name, plan)]
-        text = f"{_machine(place)}\n\n{table(figures)}"
+    text = f"{machine}\n\n{table(figures)}"
     print(f"\n{text}")
     if args.write:
-        _write(text)
+        DOCUMENT.write_text(renewed(DOCUMENT.read_text(encoding="utf-8"), text), encoding="utf-8")
     missed = any(figure.target is not None and not figure.target.met for figure in figures)
     return int(missed and not args.quick)
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", choices=[*NAMES, []], help=", ".join(NAMES))
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(NAMES)}; all without one")
     parser.add_argument("--quick", action="store_true", help="only see that it works; the figures mean nothing")
     parser.add_argument("--write", action="store_true", help="put the table into docs/performance.md")
     parser.add_argument("--directory", help="measure on the file system of this directory")
-    return parser.parse_args()
+    args = parser.parse_args()
+    if unknown := set(args.names) - set(NAMES):
+        parser.error(f"there is no benchmark {min(unknown)!r}; there are: {', '.join(NAMES)}")
+    return args
 
 
 def _measure(name: str, plan: Plan) -> list[Figure]:
@@ -51,18 +54,26 @@ def _measure(name: str, plan: Plan) -> list[Figure]:
 
 
 def _machine(place: str) -> str:
-    """What the figures were measured on."""
-    kind = subprocess.run(["stat", "-f", "-c", "%T", place], check=True, capture_output=True, text=True).stdout.strip()
+    """What the figures are measured on, and how busy it was before."""
     return (
-        f"{os.cpu_count()} cores, Linux {platform.release()}, {kind}, Python {platform.python_version()}, "
-        f"load {os.getloadavg()[0]:.1f}"
+        f"{os.cpu_count()} cores, Linux {platform.release()}, {_file_system(place)}, "
+        f"Python {platform.python_version()}, load before {os.getloadavg()[0]:.1f}"
     )
 
 
-def _write(text: str) -> None:
-    head, _, rest = DOCUMENT.read_text(encoding="utf-8").partition(BEGIN)
-    tail = rest.partition(END)[2]
-    DOCUMENT.write_text(f"{head}{BEGIN}\n{text}\n{END}{tail}", encoding="utf-8")
+def _file_system(place: str) -> str:
+    """The kind of file system that a path is on."""
+    device = os.stat(place).st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    with open("/proc/self/mountinfo", encoding="utf-8") as file:
+        kinds = {line.split()[2]: line.partition(" - ")[2].split()[0] for line in file}
+    return kinds.get(wanted, "unknown file system")
+
+
+def renewed(document: str, figures: str) -> str:
+    """The document with these figures in the place of the old ones."""
+    head, _, rest = document.partition(BEGIN)
+    return f"{head}{BEGIN}\n{figures}\n{END}{rest.partition(END)[2]}"
 
 
 if __name__ == "__main__":

@@ -40,6 +40,13 @@ def test_a_command_explains_itself(run: Run, monkeypatch: pytest.MonkeyPatch, na
     assert run("help", name).out == said.out
 
 
+def test_help_in_a_pipe_is_as_wide_as_a_page(home: Home) -> None:
+    """Where there is no terminal, and nobody says how wide, lines have at most 80 characters."""
+    home.environ.pop("COLUMNS", None)
+    explanation = home.cli("rebuild", "--help").stdout.partition("\nexamples:\n")[0]
+    assert 60 < max(map(len, explanation.splitlines())) <= 80
+
+
 def test_help_is_as_wide_as_the_terminal(home: Home) -> None:
     """A wide terminal has long lines, a narrow one short ones."""
     for columns in (60, 150):

@@ -164,11 +164,11 @@ def test_a_foreign_file_needs_force_and_is_kept_aside(run: Run) -> None:
     """Whoever made it finds it again."""
     run.home.open()
     foreign = Path(run.home.paths.locks, "user_ann.lock")
-    foreign.write_text("mine", encoding="utf-8")
+    foreign.write_text('{"host": "elsewhere"}', encoding="utf-8")
     assert "is not Fairlead's" in run.refusal("lock", "release", "ann", code=5)
     aside = run.json("lock", "release", "ann", "--force")["evidence"]["aside"]
     assert not foreign.exists()
-    assert Path(f"{aside}.lock").read_text(encoding="utf-8") == "mine"
+    assert Path(f"{aside}.lock").read_text(encoding="utf-8") == '{"host": "elsewhere"}'
 
 
 def test_a_lock_that_was_just_taken_is_not_freed(run: Run) -> None:

@@ -20,11 +20,11 @@ from fairlead.queue.states import Status
 SERVICES = ("daemon", "watchdog")
 
 
-def in_background(home: Home, name: str, code: int = 0) -> "subprocess.CompletedProcess[str]":
+def in_background(home: Home, name: str) -> "subprocess.CompletedProcess[str]":
     """Start a service with --detach."""
     # A daemon closes every file it did not open, those of a coverage measurement too.
     home.environ = {name: value for name, value in home.environ.items() if not name.startswith("COVERAGE")}
-    return home.cli(name, "--detach", code=code)
+    return home.cli(name, "--detach")
 
 
 def pid_of(home: Home, name: str) -> int:
@@ -98,7 +98,7 @@ def test_services_in_the_background(home: Home) -> None:
 def test_a_service_that_cannot_start_in_the_background_says_why(home: Home) -> None:
     """Who asked for it learns that another one runs already."""
     first = home.start("daemon")
-    done = in_background(home, "daemon", code=6)
+    done = home.cli("daemon", "--detach", code=6)
     assert done.stderr == (
         f"fairlead: the daemon did not start: the daemon runs already for this instance, with pid {first.pid}.\n"
     )
@@ -109,7 +109,7 @@ def test_a_service_that_dies_at_its_start_says_where_to_look(home: Home) -> None
     os.makedirs(home.paths.store)  # neither a database nor absent: nobody has foreseen that
     os.makedirs(os.path.join(home.paths.run, "daemon.lock"))
     os.rmdir(home.paths.store)
-    done = in_background(home, "daemon", code=6)
+    done = home.cli("daemon", "--detach", code=6)
     assert done.stderr == f"fairlead: the daemon did not start: {home.paths.error_log} may say why.\n"
     eventually(lambda: "Is a directory" in Path(home.paths.error_log).read_text(encoding="utf-8"), "nothing is logged")
 

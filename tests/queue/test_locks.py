@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.queue.driver import Driver
 from tests.queue.places import Place
-from tests.queue.test_lockfiles import FOREIGN, UNREADABLE
+from tests.queue.test_lockfiles import FOREIGN, UNREADABLE, unchanged
 from tests.support.patience import eventually
 from tests.support.programs import ROOT, command, run, started
 
@@ -77,9 +77,10 @@ def test_a_holder_is_a_process_of_one_boot_of_one_host() -> None:
     assert (holder.host, holder.boot_id) == (host(), boot_id())
 
 
-def test_zero_tries_once(place: Place) -> None:
+def test_zero_tries_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """It says no at once, writes nothing, and hangs up no bell."""
     taken(place)
+    monkeypatch.delattr(bell, "Listener")
     events = place.store.last_event()
     begun = time.monotonic()
     assert place.locks.acquire("alice", "other", timeout=0) is None
@@ -192,12 +193,12 @@ def test_a_foreign_lock_is_honoured(place: Place, make: Callable[[Path], object]
     """Whatever somebody puts there, that user is locked, nothing is written, and the file stays."""
     path = Path(place.paths.locks, "user_alice.lock")
     make(path)
-    before = os.lstat(path)
+    before = unchanged(path)
     assert place.locks.foreign() == {"alice"}
     assert place.locks.is_locked("alice")
     assert place.locks.acquire("alice", "edit", timeout=0) is None
     assert (place.locks.list(), place.store.last_event()) == ([], 0)
-    assert os.lstat(path) == before
+    assert unchanged(path) == before
     assert taken(place, "bob")
 
 
@@ -266,12 +267,21 @@ def test_a_left_over_makes_way_for_a_claim(place: Place) -> None:
     assert found.lock_id == claim.lock_id
 
 
+def test_a_foreign_lock_does_not_make_way_for_a_claim(place: Place) -> None:
+    """Another tool's file, id and all, stays where the dispatcher wants to show its lock."""
+    path = Path(place.paths.locks, "user_alice.lock")
+    path.write_text(json.dumps(FOREIGN))
+    claim = Driver(place.store).claim_one("alice")
+    assert not place.locks.show(claim.lock)
+    assert json.loads(path.read_text()) == FOREIGN
+
+
 def test_showing_again_changes_nothing(place: Place) -> None:
     """A lock that is shown already stays shown."""
     lock = taken(place)
-    before = os.stat(place.files.path("alice"))
+    before = unchanged(place.files.path("alice"))
     assert place.locks.show(lock)
-    assert os.stat(place.files.path("alice")) == before
+    assert unchanged(place.files.path("alice")) == before
 
 
 def test_a_lock_of_a_task_is_not_shown(place: Place) -> None:

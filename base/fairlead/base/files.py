@@ -5,7 +5,6 @@ made again (lock mirrors, heartbeats, capacity.json).
 """
 
 import errno
-import json
 import os
 import stat
 from collections.abc import Iterable, Iterator
@@ -131,6 +130,8 @@ def read_plain(path: str, limit: int) -> bytes:
 
 def read_json(path: str, limit: int = 16 << 20) -> Any:  # noqa: ANN401 - JSON is whatever the file holds
     """Read a JSON file that Fairlead wrote."""
+    import json  # noqa: PLC0415 - the short commands read no JSON, and should not pay for it
+
     return json.loads(read_plain(path, limit))
 
 

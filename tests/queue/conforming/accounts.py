@@ -164,9 +164,11 @@ class Accounts(Conforming):
 
     def test_a_project_does_not_save_up_behind_its_pause(self, drive: Driver) -> None:
         """It comes back at the level of its user's other projects; its user, who went on, stays where he is."""
+        drive.serve("bob", 5000)
         for project in ("frozen", "site"):
             drive.serve("alice", 1, project)
         drive.add("alice", "frozen")
+        drive.add("bob")
         drive.store.pause("project:frozen", by="op", reason="", now=drive.now)
         drive.serve("alice", 500, "site")
         drive.add("alice", "site")

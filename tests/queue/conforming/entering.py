@@ -118,6 +118,8 @@ class Entering(Conforming):
         item = Submission(id=new_id(NOW + DAY), spec=a_spec(), created_at=NOW + DAY)
         drive.store.add([item], now=NOW, warn_at=9, refuse_at=9)
         assert drive.store.next_due() is None
+        snapshot = drive.look()
+        assert snapshot.candidates[0].lanes[0].heads[0].since <= snapshot.now
         assert drive.claim_task(item.id)
 
     # ------------------------------------------------------------------ cancel
@@ -244,6 +246,11 @@ class Entering(Conforming):
         version = drive.store.get(claim.task.id).version
         drive.store.update(claim.task.id, version, Changes(title="new"), now=drive.now)
         assert picked(drive.look()) == [other]
+        drive.store.cancel(other, by="bob", now=drive.now)
+        drive.pass_time(4 * 3600)
+        drive.store.update(claim.task.id, version + 1, Changes(title="newer"), now=drive.now)
+        drive.add(priority=2)
+        assert picked(drive.look()) == [claim.task.id]
 
     # ------------------------------------------------------------------ unknown tasks
 

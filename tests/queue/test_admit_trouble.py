@@ -1,0 +1,170 @@
+"""Admission twice, by two at once, with trouble, and with death at any step: each file once, none lost."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.queue.driver import NOW
+from tests.queue.places import Place
+from tests.support.kernel_errors import KNOWN
+from tests.support.programs import run
+
+from fairlead.base.files import write_atomically
+from fairlead.base.ids import new_id
+from fairlead.queue import admit
+from fairlead.queue.admit import Claimed, accepted_path
+from fairlead.queue.errors import StoreBusyError
+from fairlead.queue.sqlite import connection
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    place = Place(tmp_path)
+    yield place
+    place.close()
+
+
+# ---------------------------------------------------------------------- again, and at the same time
+
+
+def test_admitting_again_is_a_no_op(place: Place) -> None:
+    """A file that comes twice is one task, and ends up in its one place."""
+    place.drop("a.yaml")
+    [file] = place.take()
+    place.admission.admit([file])
+    os.rename(accepted_path(place.paths, file.id, file.name), file.path)  # as if the move had been lost
+    [admitted] = place.admission.admit(place.admission.claimed()).admitted
+    assert not admitted.new
+    assert list(place.accepted()) == [file.id]
+    assert [event.event for event in place.store.events()] == ["queued"]
+    assert len(place.log.of("queued")) == 1
+
+
+def test_a_file_that_somebody_else_admitted_is_left_alone(place: Place) -> None:
+    """Between the look and the reading it may be gone."""
+    place.drop("a.yaml")
+    files = place.take()
+    place.admission.admit(files)
+    assert place.admission.admit(files) == admit.Result()
+
+
+class Meanwhile(Place):
+    """A place where another process does the same work in between."""
+
+    def at(self, step: str, other: Callable[[], object]) -> None:
+        """Let the other process work just before a step of ours."""
+        original = getattr(self.admission, step)
+
+        def interrupted(*arguments: object) -> object:
+            setattr(self.admission, step, original)
+            other()
+            return original(*arguments)
+
+        setattr(self.admission, step, interrupted)
+
+
+@pytest.mark.parametrize("step", ["_make_durable", "_enter", "_accept"])
+def test_two_admit_the_same_file(tmp_path: Path, step: str) -> None:
+    """Wherever the other is faster, there is one task and one accepted file."""
+    place = Meanwhile(tmp_path)
+    place.drop("a.yaml")
+    files = place.take()
+    place.at(step, lambda: Place(tmp_path).admission.admit(files))
+    place.admission.admit(files)
+    assert list(place.accepted()) == [files[0].id]
+    assert [event.event for event in place.store.events()] == ["queued"]
+    assert place.intake() == []
+
+
+@pytest.mark.parametrize("step", ["_reject", "_free_name"])
+def test_two_refuse_the_same_file(tmp_path: Path, step: str) -> None:
+    """Wherever the other is faster, there is one refused file and one note."""
+    place = Meanwhile(tmp_path)
+    place.drop("bad.yaml", "nonsense: 1")
+    files = place.take()
+    place.at(step, lambda: Place(tmp_path).admission.admit(files))
+    place.admission.admit(files)
+    assert place.rejected() == ["bad.yaml", "bad.yaml.error"]
+
+
+def test_two_refuse_the_same_file_at_the_last_moment(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both have chosen the same name: whoever comes second leaves the other's note where it is."""
+    place.drop("bad.yaml", "nonsense: 1")
+    files = place.take()
+
+    def late(path: str, data: bytes) -> None:
+        monkeypatch.setattr(admit, "write_atomically", write_atomically)
+        Place(place.paths.home).admission.admit(files)
+        write_atomically(path, data)
+
+    monkeypatch.setattr(admit, "write_atomically", late)
+    place.admission.admit(files)
+    assert place.rejected() == ["bad.yaml", "bad.yaml.error"]
+
+
+# ---------------------------------------------------------------------- trouble
+
+
+def test_while_the_store_is_busy_files_wait(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is lost and nothing refused: they are admitted when it is free again."""
+    monkeypatch.setattr(connection, "BUSY_MS", 20)
+    impatient = Place(place.paths.home)
+    place.drop("a.yaml")
+    files = place.take()
+    with place.store.db.transaction(), pytest.raises(StoreBusyError):
+        impatient.admission.admit(files)
+    assert (place.rejected(), place.accepted()) == ([], {})
+    assert len(place.admission.admit(place.admission.claimed()).admitted) == 1
+
+
+def test_a_tidied_up_spool_is_no_trouble(place: Place) -> None:
+    """Somebody removed everything from the spool, our folders too: files are taken in and refused all the same."""
+    os.rmdir(place.paths.intake)
+    os.rmdir(place.paths.rejected)
+    assert place.admission.claimed() == []
+    place.drop("bad.yaml", "nonsense: 1")
+    place.drop("good.yaml")
+    result = place.admission.admit(place.take("bad.yaml", "good.yaml"))
+    assert (len(result.admitted), len(result.rejected)) == (1, 1)
+    assert place.rejected() == ["bad.yaml", "bad.yaml.error"]
+
+
+@pytest.mark.skipif(not KNOWN, reason="the numbers of this machine's system calls are not known")
+def test_a_file_that_cannot_be_taken_keeps_nobody(place: Place) -> None:
+    """One whose name cannot be moved is told about, and left."""
+    Path(place.paths.spool, "mount.yaml").mkdir()
+    place.drop("a.yaml")
+    said = run("queue", "claim_immovable", place.paths.home, "mount.yaml").split()
+    assert said == ["None", "cannot_take_in"]
+    assert [file.name for file in place.take("a.yaml")] == ["a.yaml"]
+
+
+def test_strangers_in_the_intake_are_left_alone(place: Place) -> None:
+    """Only what has an id before its name was claimed."""
+    for name in ("no-separator", "NOT AN ID@x.yaml", ".hidden", "@x.yaml"):
+        Path(place.paths.intake, name).write_text("prompt: x")
+    assert place.admission.claimed() == []
+
+
+def test_an_unnamed_file_is_refused_under_some_name(place: Place) -> None:
+    """Nothing behind the separator is a name, too."""
+    path = Path(place.paths.intake, f"{new_id(NOW)}@")
+    path.write_text("prompt: x")
+    [file] = place.admission.claimed()
+    assert file == Claimed(id=file.id, path=str(path), name="")
+    place.admission.admit([file])
+    assert place.rejected() == ["unnamed", "unnamed.error"]
+
+
+# ---------------------------------------------------------------------- death
+
+
+@pytest.mark.parametrize("files", ["good.yaml", "bad.yaml", "good.yaml,bad.yaml,other.json"])
+def test_death_at_any_step(tmp_path: Path, files: str) -> None:
+    """Killed before any of its system calls, an admission is finished by the next one: each file once, none lost."""
+    lines = run("queue", "die_admitting", tmp_path, files).splitlines()
+    assert lines[-1] == "survived"
+    wrong = [line for line in lines[:-1] if not line.endswith("fine")]
+    assert wrong == []
+    assert len(lines) > 8
