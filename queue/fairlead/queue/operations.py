@@ -27,6 +27,9 @@ from fairlead.queue.taskfile import Parsed, parse_task
 #: Scopes that can be paused.
 SCOPES = "`all`, `user:NAME` or `project:NAME`"
 
+#: Ids that are named when a part of one means several.
+SHOWN = 4
+
 
 class Submitted(Struct, frozen=True, kw_only=True):
     """A task file that was taken in, or laid into the spool because the store is away."""
@@ -198,7 +201,8 @@ def find_task(store: Store, archive: Archive, part: str) -> Task:
     ids = [part] if part in (found := store.find(part)) else found
     ids = ids or archive.find(part)
     if len(ids) > 1:
-        raise UsageError(f"{part!r} means {len(ids)} tasks, {', '.join(ids[:4])}, …: write more of the id.")
+        more = ", …" if len(ids) > SHOWN else ""
+        raise UsageError(f"{part!r} means {len(ids)} tasks, {', '.join(ids[:SHOWN])}{more}: write more of the id.")
     if ids and (record := None if ids[0] in found else archive.read(ids[0])):
         return task_of(record)[0]
     return store.get(ids[0] if ids else part)

@@ -177,6 +177,6 @@ def _translate(path: str, error: apsw.Error) -> Exception:
         return StoreUnavailableError(f"{path} cannot be opened or written to now: {error}")
     if isinstance(error, apsw.IOError | apsw.CorruptError | apsw.NotADBError):
         return StoreBrokenError(
-            f"{path} cannot be trusted: {error}. Check the disk; `fairlead rebuild` makes a new one from the files."
+            f"{path} cannot be trusted: {error}. Check the disk; `fairlead rebuild --replace` makes a new one."
         )
     return error
