@@ -18,6 +18,7 @@ from tests.support.programs import run, run_in_pid_namespace, started
 from fairlead.base.files import (
     UnsafeFileError,
     create_complete,
+    is_temporary,
     make_directory,
     names_in,
     opened,
@@ -339,3 +340,22 @@ def test_a_full_disk_may_be_asked_again(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.touch()
     assert run("base", "sync_failing", "fsync", str(errno.ENOSPC), path) == "ENOSPC\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "temporary"),
+    [
+        (".file.0123456789abcdef.tmp", True),
+        (".a.b.json.0123456789abcdef.tmp", True),
+        ("file.0123456789abcdef.tmp", False),
+        (".file.0123456789abcde.tmp", False),
+        (".file.0123456789abcdeg.tmp", False),
+        (".file.0123456789abcdef.json", False),
+        (".0123456789abcdef.tmp", False),
+        (".tmp", False),
+        ("tmp", False),
+    ],
+)
+def test_names_of_half_written_files_are_known(name: str, temporary: bool) -> None:  # noqa: FBT001
+    """Nobody else's names are taken for ours."""
+    assert is_temporary(name) is temporary

@@ -58,10 +58,10 @@ def test_whoever_comes_first_gives_an_abandoned_claim_back(home: Home, first: st
     watchdog = home.watchdog()
     if first == "watchdog":
         watchdog.run_once()
+        assert home.task(task).status is Status.QUEUED
     dispatcher = home.dispatcher()
-    if first == "daemon":
-        watchdog.run_once()
     assert home.task(task).status is Status.QUEUED
+    watchdog.run_once()
     [attempt] = home.store.attempts(task)
     assert attempt.error == "its dispatcher died before it started"
     home.play(lambda: home.is_over(task), dispatcher, watchdog)

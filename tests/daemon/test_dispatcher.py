@@ -101,6 +101,7 @@ def test_a_foreign_lock_file_keeps_a_user_away(home: Home) -> None:
     ann, bob = home.submit(user="ann"), home.submit(user="bob")
     dispatcher.run_once()
     assert statuses(home, ann, bob) == [Status.QUEUED, Status.CLAIMED]
+    assert home.store.attempts(ann) == []
     home.watchdog().run_once()
     Path(home.paths.locks, "user_ann.lock").unlink()
     dispatcher.run_once()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.instance import NO_POLLS, Home
-from tests.support.patience import eventually, stays
+from tests.support.patience import stays
 
 from fairlead.base.clock import SystemClock
 from fairlead.daemon.spool import Spool, being_written, is_left_alone, status_of
@@ -189,25 +189,3 @@ def test_a_writer_who_meets_our_question_does_not_end_the_daemon(home: Home) -> 
     home.drop("task.json")
     home.only_task()
     assert daemon.poll() is None
-
-
-def test_a_file_that_is_being_written_costs_no_turning(home: Home) -> None:
-    """While a file is open for writing the daemon sleeps between two looks, even if nothing needs to settle."""
-    home.configure(intervals={"settle": 0.0, "poll": 5.0})
-    daemon = home.start("daemon")
-    with Path(home.paths.spool, "task.json").open("wb"):
-        home.ring("daemon")
-        before = _cpu_seconds(daemon.pid)
-        eventually_later(0.5)
-        assert _cpu_seconds(daemon.pid) - before < 0.4
-
-
-def _cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def eventually_later(seconds: float) -> None:
-    """Let some time pass."""
-    end = time.monotonic() + seconds
-    eventually(lambda: time.monotonic() > end, "time passes")

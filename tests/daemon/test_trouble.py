@@ -1,6 +1,7 @@
 """What goes wrong on the way to a start: spawners that die, disks that refuse, a store that is away for a while."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -8,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.proof.processes import identify, kill
+from tests.proof.processes import children_of, identify, kill
 from tests.support.crashing import crash
 from tests.support.instance import NO_POLLS, ROOT, Home
 from tests.support.patience import eventually, stays
@@ -81,6 +82,33 @@ def test_after_the_death_of_a_spawner_nothing_spins(home: Home) -> None:
         dispatcher.run_once()
     assert home.task(task).status is Status.QUEUED
     assert len(home.store.attempts(task)) == 1
+
+
+def test_the_death_of_a_spawner_wakes_the_daemon(home: Home) -> None:
+    """Although it polls once an hour, it hears of it at once."""
+    home.configure(**NO_POLLS)
+    daemon = home.start("daemon")
+    task = home.submit(LONG)
+    supervisor = home.supervisor_of(task)
+    [spawner] = [one for one in children_of(daemon.pid) if one.pid != supervisor.pid]
+    kill(spawner)
+    home.logged("spawner_died")
+
+
+def test_tries_that_were_nobodys_fault_do_not_count_later(home: Home) -> None:
+    """One start was lost with a spawner, one failed: with two tries allowed the task gets another."""
+    home.configure(limits={"start_attempts": 2}, intervals={"poll": 0.01})
+    dispatcher = home.dispatcher(LosingLauncher(home.paths.error_log))
+    task = home.submit()
+    home.play(lambda: len(home.store.attempts(task)) == 1 and not home.active(), dispatcher, None)
+    spoilt = Path(home.paths.conductor, "default")
+    shutil.rmtree(spoilt)
+    spoilt.touch()
+    home.play(lambda: len(home.store.attempts(task)) == 2, dispatcher, None)
+    assert home.task(task).status is Status.QUEUED
+    spoilt.unlink()
+    home.play(lambda: home.is_over(task), dispatcher, home.watchdog())
+    assert home.task(task).status is Status.COMPLETED
 
 
 def test_a_killed_spawner_is_noticed_and_its_supervisors_go_on(home: Home) -> None:
@@ -160,6 +188,26 @@ def test_an_old_dispatcher_that_wakes_up_late_finds_its_claim_taken(home: Home) 
     assert home.task(task).status is Status.COMPLETED
     assert home.starts() == [task]
     assert home.log("refused", what="requeue")
+
+
+def test_a_file_that_cannot_be_put_away_keeps_no_daemon_from_starting(home: Home) -> None:
+    """Its task is in the queue and runs; the file follows when its place is free."""
+    dispatcher, watchdog = home.dispatcher(), home.watchdog()
+    home.drop("task.json", home.counted())
+    claimed = dispatcher.admission.claim("task.json")
+    assert claimed is not None
+    stray = Path(home.paths.accepted, claimed.id[:11])
+    stray.touch()
+    dispatcher = home.dispatcher()
+    assert home.log("step_failed", step="take_in_left_files")
+    for _ in range(3):
+        assert not guarded(dispatcher.steps(), dispatcher.log)
+    assert home.task(claimed.id).status is not Status.QUEUED
+    stray.unlink()
+    home.play(lambda: home.task(claimed.id).archived, dispatcher, watchdog)
+    assert home.starts() == [claimed.id]
+    watchdog.retention.prune()
+    home.assert_tidy()
 
 
 # ---------------------------------------------------------------------- the store is away

@@ -261,3 +261,30 @@ def test_the_command_prunes(home: Home, words: list[str]) -> None:
     said = home.cli("prune", *words).stdout
     assert ("would delete runs: 1" if "--dry-run" in words else "deleted runs: 1") in said
     assert DAY_MS == 86_400_000
+
+
+def test_half_written_files_go_after_a_day(home: Home) -> None:
+    """What a killed process was writing goes; what may still be written, or only looks like it, stays."""
+    home.open()
+    month = os.path.join(home.paths.archive, "2020-01")
+    os.mkdir(month)
+    old = [os.path.join(folder, ".name.0123456789abcdef.tmp") for folder in (month, home.paths.locks, home.paths.home)]
+    kept = [os.path.join(month, ".name.fedcba9876543210.tmp"), os.path.join(month, ".mine.tmp")]
+    for path in (*old, *kept):
+        Path(path).touch()
+        age(path, days=2.0)
+    age(kept[0], days=0.5)
+    assert Retention(home.open()).prune(dry_run=True).deleted == {"half_written": 3}
+    assert Retention(home.open()).prune().deleted == {"half_written": 3}
+    assert [os.path.exists(path) for path in (*old, *kept)] == [False] * 3 + [True] * 2
+
+
+def test_a_run_directory_of_any_depth_goes(home: Home) -> None:
+    """Directories that are nested deeper than Python follows do not stay."""
+    script = "i=0; while [ $i -lt 1500 ]; do mkdir d; cd d; i=$((i+1)); done"
+    task = done(home, f'cd "$FAIRLEAD_RUN_DIR"; {script}')
+    run_dir = rundir.finished_dir(home.paths.conductor, "default", task.id, 1)
+    assert os.path.isdir(f"{run_dir}/d/d/d")
+    age(run_dir)
+    assert Retention(home.open()).prune().deleted["runs"] == 1
+    assert not os.path.exists(run_dir)

@@ -317,11 +317,12 @@ def test_a_supervisor_that_came_and_said_nothing_is_ended_after_the_lease(home: 
     task = home.submit(home.counted())
     dispatcher.run_once()
     lock = os.path.join(home.run_dir(home.task(task)), rundir.LOCK)
-    with subprocess.Popen(["flock", lock, "sh", "-c", f"touch {home.work}/held; sleep 1000"], env=home.environ):
-        eventually(lambda: Path(home.work, "held").exists(), "somebody lives in the directory")
-        hasty.run_once()
-        assert home.task(task).status is Status.CLAIMED
-        home.play(lambda: home.task(task).status is Status.QUEUED, None, hasty)
+    command = ["flock", lock, "sh", "-c", f"touch {home.work}/held; sleep 1000"]
+    home.services.append(subprocess.Popen(command, env=home.environ))
+    eventually(lambda: Path(home.work, "held").exists(), "somebody lives in the directory")
+    hasty.run_once()
+    assert home.task(task).status is Status.CLAIMED
+    home.play(lambda: home.task(task).status is Status.QUEUED, None, hasty)
     assert home.log("stuck_start", task=task)
     home.configure()
     home.play(lambda: home.is_over(task), home.dispatcher(), home.watchdog())

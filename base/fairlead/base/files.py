@@ -13,6 +13,7 @@ from typing import Any
 
 from fairlead.base.errors import FairleadError
 
+_UNIQUE_BYTES = 8
 _NEW_FILE = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
@@ -200,10 +201,20 @@ def _create(path: str, data: bytes, *, sync: bool) -> None:
             os.fsync(fd)
 
 
+def is_temporary(name: str) -> bool:
+    """Whether a name is one of those that files have while they are written here."""
+    front, _, unique = name.removesuffix(".tmp").rpartition(".")
+    return name.endswith(".tmp") and front.startswith(".") and _is_unique(unique)
+
+
+def _is_unique(text: str) -> bool:
+    return len(text) == 2 * _UNIQUE_BYTES and not text.strip("0123456789abcdef")
+
+
 def _temporary(path: str) -> str:
     """A name beside the target that nobody uses, not even one who died earlier with this process's pid.
 
     Of the target's name only so much is kept that the kernel's 255 bytes suffice in any alphabet.
     """
     directory, name = os.path.split(path)
-    return os.path.join(directory, f".{name[:40]}.{os.urandom(8).hex()}.tmp")
+    return os.path.join(directory, f".{name[:40]}.{os.urandom(_UNIQUE_BYTES).hex()}.tmp")

@@ -23,6 +23,7 @@ from fairlead.queue.claims import FOREIGN_LOCK, SPAWNER_DIED, give_back, record_
 from fairlead.queue.decide import decide
 from fairlead.queue.instance import Instance
 from fairlead.queue.locks import this_holder
+from fairlead.queue.passes import guarded
 from fairlead.queue.sqlite.overview import capacity
 from fairlead.queue.states import Status
 from fairlead.queue.store import Claim, Ended, Lock, Terms
@@ -98,14 +99,19 @@ class Dispatcher:
 
     def reconcile(self) -> None:
         """Put right what a predecessor left half done: its files, its claims, its visible locks."""
-        while waiting := self.admission.claimed()[: self.config.spool.batch]:
-            self.admission.admit(waiting)
+        # A file that cannot be taken in now is tried again with every pass: no reason not to start.
+        guarded((self.take_in_left_files,), self.log)
         active = {task.id: task for task in self.store.active()}
         for lock in self.store.locks():
             if lock.task_id in active and self._is_abandoned(lock, active[lock.task_id]):
                 self._take_back(active[lock.task_id], lock, "its dispatcher died before it started")
             else:
                 self.instance.locks.show(lock)
+
+    def take_in_left_files(self) -> None:
+        """Files that a dead process had claimed become tasks before any that came later."""
+        while waiting := self.admission.claimed()[: self.config.spool.batch]:
+            self.admission.admit(waiting)
 
     def _is_abandoned(self, lock: Lock, task: Task) -> bool:
         """Whether a claim's dispatcher is gone and nobody has spoken for the run yet."""

@@ -2,13 +2,14 @@
 
 import os
 import shutil
+import subprocess
 from collections.abc import Iterator
 from itertools import islice
 
 from msgspec import Struct, field
 
 from fairlead.base.errors import FairleadError
-from fairlead.base.files import names_in, remove
+from fairlead.base.files import is_temporary, names_in, remove
 from fairlead.base.ids import is_id
 from fairlead.conductor.rundir import finished_dir
 from fairlead.queue.accepted import Accepted, folders_in
@@ -59,6 +60,7 @@ class Retention:
         self._prune_folder("rejected", self.instance.paths.rejected, before, report)
         self._prune_folder("lock_files_aside", os.path.join(self.instance.paths.locks, "aside"), before, report)
         self._prune_folder("logs", self.instance.paths.logs, before, report)
+        self._prune_half_written(report)
         if not dry_run:
             self._forget(before, report)
         if report.deleted and not dry_run:
@@ -76,7 +78,7 @@ class Retention:
             _count(report, "runs")
             self._going.add(run_dir)
             if not report.dry_run:
-                shutil.rmtree(run_dir, ignore_errors=True)
+                _remove_tree(run_dir)
 
     def _why_keep_run(self, task_id: str, run_dir: str, before: int) -> str:
         if _changed(run_dir) >= before:
@@ -157,6 +159,19 @@ class Retention:
             if not report.dry_run:
                 remove(path)
 
+    def _prune_half_written(self, report: Pruned) -> None:
+        """Files that somebody was writing when he was killed: after a day nobody is writing them any more."""
+        yesterday = self.instance.clock.wall_ms() - DAY_MS
+        paths = self.instance.paths
+        months = (os.path.join(paths.archive, name) for name in names_in(paths.archive))
+        for folder in (paths.home, paths.locks, paths.intake, self.accepted.changed, *filter(os.path.isdir, months)):
+            for name in filter(is_temporary, names_in(folder)):
+                path = os.path.join(folder, name)
+                if _changed(path) < yesterday:
+                    _count(report, "half_written")
+                    if not report.dry_run:
+                        remove(path)
+
     # ------------------------------------------------------------------ rows
 
     def _forget(self, before: int, report: Pruned) -> None:
@@ -168,6 +183,14 @@ class Retention:
             return self.store.get(task_id)
         except NoSuchTaskError:
             return None
+
+
+def _remove_tree(path: str) -> None:
+    """An agent may have nested its directories deeper than Python follows; rm goes all the way."""
+    try:
+        shutil.rmtree(path, ignore_errors=True)
+    except RecursionError:
+        subprocess.run(["rm", "-rf", "--", path], check=False)
 
 
 def _count(report: Pruned, kind: str, more: int = 1) -> None:

@@ -28,13 +28,28 @@ CACHE_KIB = 16_384
 Row = tuple[Any, ...]
 
 
+class _Process:
+    """This process's pid, known without asking the kernel before every statement."""
+
+    def __init__(self) -> None:
+        self.look()
+        os.register_at_fork(after_in_child=self.look)
+
+    def look(self) -> None:
+        """Ask for it: at the start, and in every child."""
+        self.pid = os.getpid()
+
+
+_process = _Process()
+
+
 class Connection:
     """A connection of one process. It must not be carried across a fork."""
 
     def __init__(self, path: str, *, read_only: bool = False) -> None:
         _check_library()
         self.path = path
-        self._pid = os.getpid()
+        self._pid = _process.pid
         with translated(path):
             self._handle = apsw.Connection(path, flags=_flags(read_only=read_only))
             self._configure()
@@ -43,7 +58,7 @@ class Connection:
     @property
     def _db(self) -> apsw.Connection:
         """SQLite's connection, but not for a child that got it through a fork: the two would ruin the file."""
-        if os.getpid() != self._pid:
+        if self._pid != _process.pid:
             raise StoreBrokenError(f"{self.path} was opened by process {self._pid}: open it again after a fork.")
         return self._handle
 
@@ -143,7 +158,7 @@ class Connection:
 
     def close(self) -> None:
         """Close; a connection that came through a fork is only forgotten."""
-        if os.getpid() == self._pid:
+        if self._pid == _process.pid:
             self._handle.close()
 
 
