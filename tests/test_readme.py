@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.waiting import eventually
+from tests.support.patience import eventually
 
 from fairlead.base.bell import is_heard
 from fairlead.queue.admit import owner_of

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from tests.support.instance import FAIRLEAD, ROOT, Home
-from tests.support.waiting import PATIENCE, eventually
+from tests.support.patience import PATIENCE, eventually
 
 from fairlead.cli.main import main
 

@@ -7,7 +7,7 @@ from subprocess import PIPE
 
 import pytest
 from tests.cli.running import CTRL_C, Run, process, terminal
-from tests.support.waiting import eventually
+from tests.support.patience import eventually
 
 from fairlead.queue.states import Status
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.cli.running import Run, process, shown, terminal, wait_waiting
 from tests.support.instance import FAIRLEAD, ROOT
-from tests.support.waiting import eventually
+from tests.support.patience import eventually
 
 from fairlead.queue.states import Status
 

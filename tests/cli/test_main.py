@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.cli.running import Run, process, shown, wait_waiting
 from tests.support.instance import FAIRLEAD, ROOT, Home
-from tests.support.waiting import eventually
+from tests.support.patience import eventually
 
 from fairlead.cli import main as cli
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.cli.running import Run, process, terminal
 from tests.support.instance import Home
-from tests.support.waiting import eventually
+from tests.support.patience import eventually
 
 from fairlead.base.bell import is_heard
 from fairlead.base.errors import RefusedError

@@ -10,7 +10,7 @@ import pytest
 from tests.cli.running import CTRL_C, Run, process, terminal
 from tests.cli.test_services import SERVICES, pid_of
 from tests.support.instance import Home
-from tests.support.waiting import eventually
+from tests.support.patience import eventually
 
 from fairlead.base.bell import is_heard
 from fairlead.cli.access import Access

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.cli.running import Run, process, wait_waiting
 from tests.support.instance import FAIRLEAD, NO_POLLS, ROOT
-from tests.support.waiting import stays
+from tests.support.patience import stays
 
 from fairlead.base.bell import ring_all
 

@@ -1,6 +1,6 @@
 """Standings: the arithmetic of fair share."""
 
-from math import inf, isclose, isfinite, log
+from math import expm1, inf, isclose, isfinite, log
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +20,8 @@ def decay(seconds: float, half_life: float) -> float:
 def worth(seconds: float, half_life: float) -> float:
     """What is left of a hold at its end: the integral of the decay over its length."""
     memory = half_life / log(2.0)
-    return memory * (1.0 - decay(seconds, half_life)) if half_life else seconds
+    # Not 1 - decay: of a millisecond in a year's half-life that would keep five digits.
+    return memory * -expm1(-seconds / memory) if half_life else seconds
 
 
 @given(st.lists(st.tuples(SECONDS, st.floats(0.0, 1e5)), min_size=1, max_size=30), WEIGHTS, HALF_LIVES)
