@@ -10,6 +10,7 @@ from tests.support.instance import Home
 from tests.support.patience import eventually, stays
 from tests.support.rights import ordinary_rights
 
+from fairlead.base.files import opened
 from fairlead.queue.states import Status
 
 GOOD = b'{"prompt": "true", "user": "ann"}'
@@ -41,8 +42,8 @@ def hard_link(path: Path) -> None:
 
 def unix_socket(path: Path) -> None:
     """A socket that somebody bound."""
-    with socket.socket(socket.AF_UNIX) as made:
-        made.bind(f"/proc/self/fd/{os.open(path.parent, os.O_PATH)}/{path.name}")
+    with socket.socket(socket.AF_UNIX) as made, opened(str(path.parent), os.O_PATH) as folder:
+        made.bind(f"/proc/self/fd/{folder}/{path.name}")
 
 
 def device(path: Path) -> None:
@@ -55,8 +56,15 @@ def device(path: Path) -> None:
 
 def giant(path: Path) -> None:
     """A file of ten gigabytes that takes no place."""
-    path.touch()
-    os.truncate(path, 10 << 30)
+    with path.open("wb") as file:
+        file.truncate(10 << 30)
+
+
+def full_directory(path: Path) -> None:
+    """A directory with something in it, made elsewhere: nobody sees it half made."""
+    hidden = path.with_name(".making")
+    (hidden / "a").mkdir(parents=True)
+    hidden.rename(path)
 
 
 KINDS: dict[str, tuple[str, Maker, str]] = {
@@ -66,7 +74,7 @@ KINDS: dict[str, tuple[str, Maker, str]] = {
     "socket": ("task.json", unix_socket, "it is a socket or a device"),
     "device": ("task.json", device, "it is not a regular file"),
     "directory": ("task.json", lambda path: path.mkdir(), "it is not a regular file"),
-    "full directory": ("folder", lambda path: (path / "a").mkdir(parents=True), "it is not a regular file"),
+    "full directory": ("folder", full_directory, "it is not a regular file"),
     "hard link": ("task.json", hard_link, "more than one name (hard link); copy it instead"),
     "sparse giant": ("task.yaml", giant, "it has 10737418240 bytes; at most 1048576 are allowed"),
     "empty": ("task.yaml", content(b""), "task.yaml: 1 problem"),

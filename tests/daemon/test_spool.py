@@ -27,7 +27,8 @@ def put(home: Home, name: str, data: bytes = GOOD, *, age: float = 0.0) -> Path:
     """Write a file into the spool, in place."""
     path = Path(home.paths.spool, name)
     path.write_bytes(data)
-    os.utime(path, (time.time() - age,) * 2)
+    if age:  # else a daemon may have taken it already
+        os.utime(path, (time.time() - age,) * 2)
     return path
 
 
