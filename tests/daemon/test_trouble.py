@@ -360,4 +360,5 @@ def test_a_daemon_that_polls_hourly_retries_a_failed_pass_soon(home: Home) -> No
     Path(home.paths.rejected).unlink()
     Path(home.paths.rejected).mkdir()
     eventually(lambda: home.rejected() == ["bad.txt"], "the file is refused", 20.0)
+    home.logged("rejected")
     stays(lambda: len(home.log("rejected")) == 1, "it is refused once")

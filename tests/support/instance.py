@@ -330,6 +330,11 @@ class Home:
 
     def clear(self) -> None:
         """End every process of the instance, whoever started it, and let go of everything."""
+        # One that was forked a moment ago does not bear our name yet: those that are known are ended first.
+        spawners = [_spawner(dispatcher) for dispatcher in self._dispatchers]
+        for process in (*self.services, *filter(None, spawners)):
+            process.kill()
+            process.wait()
         for dispatcher in self._dispatchers:
             dispatcher.close()
         for listener in self._kept:
@@ -342,8 +347,6 @@ class Home:
             return not living
 
         eventually(all_dead, f"processes of {self.path} cannot be ended")
-        for service in self.services:
-            service.wait()
         self.clear_opened()
 
     def clear_opened(self) -> None:
@@ -353,6 +356,11 @@ class Home:
         for store in self._readers:
             store.close()
         self._opened, self._readers = [], []
+
+
+def _spawner(dispatcher: Dispatcher) -> "subprocess.Popen[bytes] | None":
+    """The spawner that a dispatcher in this process has started."""
+    return dispatcher.launcher._process if isinstance(dispatcher.launcher, ProcessLauncher) else None
 
 
 def _clean(environ: Mapping[str, str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Rings that the kernel turns away because too many came at once."""
+"""Many rings at once: none is missed, and what can wait waits for them."""
 
 from tests.support.instance import Home
 from tests.support.patience import eventually
@@ -6,6 +6,8 @@ from tests.support.patience import eventually
 from fairlead.base.bell import Listener
 from fairlead.conductor.meta import read_meta
 from fairlead.conductor.rundir import all_active, only_inhabitant
+from fairlead.daemon.dispatcher import Dispatcher
+from fairlead.watchdog.watchdog import Watchdog
 
 USERS = 16
 
@@ -24,9 +26,40 @@ def test_a_crowd_of_ends_is_recorded_at_once(home: Home) -> None:
     words = listener.take()
     listener.close()
     watchdog.hear(words)
+    _pass(watchdog)
+    assert home.is_over(*ids), f"only {len(words)} rings came"
+
+
+def test_the_archive_waits_while_runs_ring(home: Home) -> None:
+    """An end is recorded at its ring; it is archived when nobody rings any more, or has waited long enough."""
+    dispatcher, watchdog = home.dispatcher(), home.watchdog()
+    watchdog.run_once()
+    first, second = _end_by_ring(home, dispatcher, watchdog, "ann"), _end_by_ring(home, dispatcher, watchdog, "bob")
+    assert [home.task(one).archived for one in (first, second)] == [False, False]
+    watchdog.hear(set())
+    _pass(watchdog)
+    assert [home.task(one).archived for one in (first, second)] == [True, True]
+    assert not watchdog.has_more
+    third = _end_by_ring(home, dispatcher, watchdog, "ann")
+    watchdog._archive_at = 0.0
+    fourth = _end_by_ring(home, dispatcher, watchdog, "bob")
+    assert [home.task(one).archived for one in (third, fourth)] == [True, True]
+
+
+def _end_by_ring(home: Home, dispatcher: Dispatcher, watchdog: Watchdog, user: str) -> str:
+    """Let a task run, and record its end by its ring; returns its id."""
+    task = home.submit(user=user)
+    dispatcher.run_once()
+    eventually(lambda: home.meta(task).ended, "it does not end")
+    watchdog.hear({f"ended {task}.1"})
+    _pass(watchdog)
+    assert home.is_over(task)
+    return task
+
+
+def _pass(watchdog: Watchdog) -> None:
     for step in watchdog.steps():
         step()
-    assert home.is_over(*ids), f"only {len(words)} rings came"
 
 
 def _is_over(run_dir: str) -> bool:

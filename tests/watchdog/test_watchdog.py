@@ -12,7 +12,7 @@ from fairlead.base.bell import Listener
 from fairlead.base.logs import open_log
 from fairlead.queue.passes import guarded
 from fairlead.queue.states import Status
-from fairlead.watchdog.process import WatchdogProcess
+from fairlead.watchdog.process import QUIET, WatchdogProcess
 
 LONG = "until [ -e go ]; do sleep 0.02; done"
 
@@ -22,7 +22,7 @@ def test_rings_about_one_run_are_looked_at_alone(home: Home) -> None:
     watchdog = home.watchdog()
     watchdog.hear({"ended a.1", "started a.1"})
     assert (watchdog.rung, watchdog.look_around) == ({"a.1"}, False)
-    assert len(watchdog.steps()) == 3
+    assert len(watchdog.steps()) == 2
     watchdog.hear({"ended b.1", "cancel"})
     assert (watchdog.rung, watchdog.look_around) == ({"a.1", "b.1"}, True)
     watchdog.hear(set())
@@ -97,7 +97,7 @@ def test_however_much_is_rung_a_look_around_is_due(home: Home) -> None:
     assert process._pass()
     assert process.watchdog.look_around
     process.watchdog.has_more = True
-    assert process._pause() == 0.0
+    assert process._pause() == QUIET
     process.close()
 
 

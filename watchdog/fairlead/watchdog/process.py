@@ -13,6 +13,8 @@ from fairlead.watchdog.watchdog import Watchdog
 
 #: After a pass that went wrong, the next one comes this soon.
 RETRY = 1.0
+#: When nobody has rung for this long, it is time for what can wait.
+QUIET = 0.02
 
 
 class WatchdogProcess:
@@ -52,7 +54,8 @@ class WatchdogProcess:
         return guarded(self.watchdog.steps(), self.log)
 
     def _pause(self) -> float:
-        return 0.0 if self.watchdog.has_more else self._next_look - self.instance.clock.boot()
+        pause = self._next_look - self.instance.clock.boot()
+        return min(pause, QUIET) if self.watchdog.has_more else pause
 
     def _hear(self, words: set[str]) -> None:
         self.watchdog.hear(words)

@@ -15,6 +15,8 @@ PRUNE_EVERY = 3600.0
 LOOKED_AT = 20_000
 #: The kernel keeps this many rings for us, unless it is told otherwise, and turns the next ones away.
 CROWD = 10
+#: The archive waits this long at most while runs ring: who waits for an end, or for his turn, comes first.
+PATIENCE = 0.2
 
 
 class Watchdog:
@@ -29,8 +31,9 @@ class Watchdog:
         #: Run directories that were rung for since the last pass; only these are looked at, until `look_around`.
         self.rung: set[str] = set()
         self.look_around = True
-        #: There was more to archive than fits into one pass: ends are recorded in between.
+        #: Something is to be archived: it waits until nobody rings, or its time has come.
         self.has_more = False
+        self._archive_at = 0.0
         self._freed = False
         self._prune_at = 0.0
 
@@ -42,9 +45,9 @@ class Watchdog:
 
     def steps(self) -> tuple[Callable[[], None], ...]:
         """What one pass does. Slow looks at everything come with the poll; a ring costs only what it is about."""
-        urgent = (self.record_runs, self.wake_dispatcher, self.archive_finished)
+        urgent = (self.record_runs, self.wake_dispatcher)
         if not self.look_around:
-            return urgent
+            return urgent if self._can_archive_later() else (*urgent, self.archive_finished)
         return (
             self.record_runs,
             self.end_quarantines,
@@ -61,12 +64,17 @@ class Watchdog:
         self.rung |= {word.partition(" ")[2] for word in about_one}
         self.look_around = about_one < words or not (words or self.has_more) or len(words) > CROWD
 
+    def _can_archive_later(self) -> bool:
+        return bool(self.rung) and not (self.has_more and self.instance.clock.boot() >= self._archive_at)
+
     # ------------------------------------------------------------------ steps
 
     def record_runs(self) -> None:
         """What became of each run, in the store; ended ones free their locks."""
         names = set(self.rung)
         self._freed = self.runs.look(None if self.look_around else names) or self._freed
+        if self._freed and not self.has_more:
+            self.has_more, self._archive_at = True, self.instance.clock.boot() + PATIENCE
         self.rung -= names  # only now: after a look that failed, these are still to be looked at
 
     def end_quarantines(self) -> None:
