@@ -101,7 +101,7 @@ def test_a_run_that_says_running_has_started(place: Place) -> None:
     run_dir = place.make(shell("true"))
     meta = read_meta(run_dir)
     meta.status = "running"
-    write_meta(run_dir, meta, durable=False)
+    write_meta(run_dir, meta, synced=False)
     assert void(run_dir) is Void.STARTED
 
 
@@ -131,10 +131,15 @@ def over(run_dir: str) -> bool:
     return (meta := state(run_dir)) is not None and (meta.ended or meta.status == VOID)
 
 
+def is_inhabited(run_dir: str) -> bool:
+    """Whether a supervisor is in there; asking by the lock itself would keep it out."""
+    return f":{os.stat(run_dir).st_ino} " in Path("/proc/locks").read_text(encoding="ascii")
+
+
 #: What can be seen of a run on its way, from before its supervisor is there to after its end.
 STAGES: dict[str, Callable[[str], bool]] = {
     "launched": lambda _: True,
-    "locked": lambda run_dir: os.path.exists(f"{run_dir}/{rundir.LOCK}"),
+    "locked": lambda run_dir: is_inhabited(run_dir) or over(run_dir),
     "being announced": lambda run_dir: any(name.startswith(".meta") for name in os.listdir(run_dir)) or over(run_dir),
     "announced": lambda run_dir: (meta := state(run_dir)) is not None and meta.status != "claimed",
     "with logs": lambda run_dir: os.path.exists(f"{run_dir}/stdout.log"),

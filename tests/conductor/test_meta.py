@@ -23,15 +23,15 @@ from fairlead.conductor.meta import (
 from fairlead.queue.states import Status
 
 
-@pytest.mark.parametrize("durable", [True, False])
-def test_what_is_written_is_read_again(place: Place, *, durable: bool) -> None:
+@pytest.mark.parametrize("synced", [True, False])
+def test_what_is_written_is_read_again(place: Place, *, synced: bool) -> None:
     """Every field comes back as it was."""
     meta = place.meta()
     meta.supervisor = Supervisor(12, 34)
     meta.processes = [ProcessId(1, 2), ProcessId(3, 4)]
     meta.heartbeat = Heartbeat(7, "now")
     meta.result = {"a": [1, 2.5, None, "ü"]}
-    write_meta(str(place.path), meta, durable=durable)
+    write_meta(str(place.path), meta, synced=synced)
     again = read_meta(str(place.path))
     assert again == meta
     assert isinstance(again.processes[0], ProcessId)
@@ -41,8 +41,8 @@ def test_nothing_else_is_left_beside_it(place: Place, tmp_path: Path) -> None:
     """Writing replaces the file as a whole, and leaves no other."""
     folder = tmp_path / "run"
     folder.mkdir()
-    for durable in (True, False):
-        write_meta(str(folder), place.meta(), durable=durable)
+    for synced in (True, False):
+        write_meta(str(folder), place.meta(), synced=synced)
     assert os.listdir(folder) == ["meta.json"]
 
 

@@ -115,23 +115,32 @@ def test_nobody_lives_in_a_directory_that_was_put_away(tmp_path: Path) -> None:
     assert holder.__enter__()
     with pytest.raises(FileNotFoundError), rundir.only_inhabitant(f"{run_dir}/nowhere"):
         pass
-    lock = os.open(f"{run_dir}/{rundir.LOCK}", os.O_RDWR)
+    lock = os.open(run_dir, os.O_RDONLY)
     holder.__exit__(None, None, None)
-    assert rundir._is_at(lock, f"{run_dir}/{rundir.LOCK}")
+    assert rundir._is_at(lock, run_dir)
     rundir.finish(str(tmp_path), "p", "task", 1)
-    assert not rundir._is_at(lock, f"{run_dir}/{rundir.LOCK}")
+    assert not rundir._is_at(lock, run_dir)
     rundir.make(run_dir)
     with rundir.only_inhabitant(run_dir) as alone:
         assert alone
-        assert not rundir._is_at(lock, f"{run_dir}/{rundir.LOCK}")
+        assert not rundir._is_at(lock, run_dir)
     os.close(lock)
 
 
-def test_a_lock_is_not_a_link(tmp_path: Path) -> None:
-    """A link in the lock's place is refused: what it leads to is not ours to create or to lock."""
-    (tmp_path / rundir.LOCK).symlink_to("/tmp/elsewhere")  # noqa: S108 - never made
-    with pytest.raises(OSError, match="symbolic"), rundir.only_inhabitant(str(tmp_path)):
+def test_a_run_directory_is_not_a_link(tmp_path: Path) -> None:
+    """A link in its place is refused: what it leads to is not ours to lock."""
+    (tmp_path / "link").symlink_to(tmp_path)
+    with pytest.raises(NotADirectoryError), rundir.only_inhabitant(str(tmp_path / "link")):
         pass
+
+
+def test_nothing_that_can_be_removed_from_a_run_directory_lets_a_second_one_in(tmp_path: Path) -> None:
+    """The lock is on the directory itself: whatever an agent removes in there, its supervisor stays the only one."""
+    with rundir.only_inhabitant(str(tmp_path)) as first:
+        for path in tmp_path.iterdir():
+            path.unlink()
+        with rundir.only_inhabitant(str(tmp_path)) as second:
+            assert (first, second) == (True, False)
 
 
 def _hold(run_dir: str, rounds: int, barrier: Barrier) -> None:

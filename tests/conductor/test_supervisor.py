@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 from tests.conductor.runs import PATIENCE, Place, agent, beaten, ended, eventually, running, shell, state, text, written
 
+from fairlead.base.clock import SystemClock
 from fairlead.conductor import rundir
 from fairlead.conductor.meta import read_meta
+from fairlead.conductor.orders import read_launch
+from fairlead.conductor.run import Run
 
 
 def test_a_success_is_written_down(place: Place) -> None:
@@ -293,13 +296,27 @@ def test_progress_is_the_last_line(place: Place) -> None:
 def test_the_watchdog_is_rung(place: Place) -> None:
     """Start and end are rung, by the directory's name, and the end is in meta.json before its ring."""
     bell = place.listen()
-    run_dir, supervisor = place.begin(shell("true"))
-    heard: set[str] = set()
-    while "ended task-1.1" not in heard:
-        heard |= eventually(bell.take, "nobody rings")
+    run_dir, supervisor = place.begin(shell("until [ -e go ]; do sleep 0.01; done"))
+    assert eventually(bell.take, "nobody rings") == {"started task-1.1"}
+    (place.work / "go").touch()
+    assert eventually(bell.take, "nobody rings") == {"ended task-1.1"}
     assert read_meta(run_dir).status == "completed"
-    assert heard == {"started task-1.1", "ended task-1.1"}
     ended(run_dir, supervisor)
+    bell.close()
+
+
+def test_a_start_is_rung_once_and_not_before_its_time(place: Place) -> None:
+    """The end of a short run says that it has started: nobody is woken twice for it."""
+    bell = place.listen()
+    run_dir = place.make(shell("true"))
+    run = Run(run_dir, read_meta(run_dir), read_launch(run_dir), SystemClock())
+    run.tell_at = 100.0
+    run.tell_start(99.0)
+    assert bell.take() == set()
+    run.tell_start(100.0)
+    assert bell.take() == {"started task-1.1"}
+    run.tell_start(101.0)
+    assert bell.take() == set()
     bell.close()
 
 
@@ -344,7 +361,7 @@ def test_a_directory_that_is_gone_is_left_alone(place: Place) -> None:
     assert not nowhere.exists()
     nowhere.mkdir()
     assert place.supervise(str(nowhere)).wait(PATIENCE) == 0
-    assert os.listdir(nowhere) == [rundir.LOCK]
+    assert os.listdir(nowhere) == []
 
 
 def test_orders_that_cannot_be_read_leave_a_trace(place: Place) -> None:

@@ -122,7 +122,6 @@ def test_output_is_capped(place: Place) -> None:
         "prompt.txt",
         "stderr.log",
         "stdout.log",
-        "supervisor.lock",
         "task.json",
     ]
 

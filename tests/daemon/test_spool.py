@@ -128,12 +128,38 @@ def test_without_a_watch_left_the_spool_is_polled(home: Home) -> None:
         assert Spool(home.paths, clock, settle=0.0, inotify=True).inotify is None
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    os.rmdir(home.paths.locks)
+    os.rename(home.paths.spool, f"{home.paths.spool}.away")
     spool = Spool(home.paths, clock, settle=0.0, inotify=True)
+    os.rename(f"{home.paths.spool}.away", home.paths.spool)
     assert spool.inotify is None
+    assert not spool.hear()
     put(home, "task.json")
     assert spool.complete() == (["task.json"], False)
     spool.close()
+
+
+def test_lock_files_are_watched_while_somebody_waits_for_one(home: Home) -> None:
+    """Who begins to watch is told to look once more; nothing is heard of locks otherwise, nor taken for a task."""
+    spool = spool_of(home)
+    lock = Path(home.paths.locks, "user_ann.lock")
+
+    def come_and_go() -> bool:
+        lock.touch()
+        lock.unlink()
+        return spool.hear()
+
+    assert not come_and_go()
+    assert [spool.watch_locks(wanted=wanted) for wanted in (False, True, True)] == [False, True, False]
+    assert come_and_go()
+    put(home, "user_ann.lock")
+    assert spool.complete()[0] == ["user_ann.lock"]
+    assert not spool.watch_locks(wanted=False)
+    assert spool.hear()  # the kernel says that the watch has ended
+    assert not come_and_go()
+    os.rename(home.paths.locks, f"{home.paths.locks}.away")
+    assert not spool.watch_locks(wanted=True)
+    os.rename(f"{home.paths.locks}.away", home.paths.locks)
+    assert not spool_of(home, inotify=False).watch_locks(wanted=True)
 
 
 # ---------------------------------------------------------------------- the daemon

@@ -242,6 +242,7 @@ def test_while_the_store_is_busy_files_and_results_wait(home: Home, monkeypatch:
         eventually(lambda: home.meta(running).ended, "the run ends")
         home.drop("dropped.json", home.counted(), user="bob")
         os.utime(Path(home.paths.spool, "dropped.json"), (1, 1))
+        dispatcher.look_around = True
         assert not guarded(dispatcher.steps(), dispatcher.log)
         watchdog.look_around = True
         assert not guarded(watchdog.steps(), watchdog.instance.log)

@@ -61,6 +61,7 @@ def test_what_the_daemon_took_from_a_submitter_is_told_truly(home: Home, monkeyp
     real = submitter.admission.admit
 
     def be_late(files: list[Claimed]) -> object:
+        dispatcher.look_around = True
         dispatcher.take_in_files()
         return real(files)
 

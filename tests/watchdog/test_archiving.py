@@ -27,7 +27,7 @@ STEPS = [
     ("fairlead.queue.sqlite.keeping:Keeping.mark_archived", "after"),
     ("fairlead.queue.accepted:remove_all", "after"),
     ("fairlead.queue.accepted:Accepted.remove", "after"),
-    ("fairlead.watchdog.archiving:_note_release", "after"),
+    ("fairlead.watchdog.archiving:note_release", "after"),
     ("fairlead.conductor.rundir:finish", "before"),
     ("fairlead.conductor.rundir:finish", "after"),
 ]

@@ -166,7 +166,7 @@ def test_another_boot_proves_death(home: Home) -> None:
         kill(home.supervisor_of(task))
         meta = home.meta(task)
         meta.boot_id = "another"
-        write_meta(home.run_dir(home.task(task)), meta, durable=False)
+        write_meta(home.run_dir(home.task(task)), meta, synced=False)
     Path(home.run_dir(home.task(without)), "meta.json").unlink()
     home.store.db.run("UPDATE locks SET boot_id = 'another'")
     home.play(lambda: home.is_over(with_meta, without), None, watchdog)
@@ -184,7 +184,7 @@ def test_a_claim_of_another_boot_is_given_back(home: Home) -> None:
     dispatcher.run_once()
     meta = home.meta(task)
     meta.boot_id = "another"
-    write_meta(home.run_dir(home.task(task)), meta, durable=False)
+    write_meta(home.run_dir(home.task(task)), meta, synced=False)
     home.store.db.run("UPDATE locks SET boot_id = 'another'")
     watchdog.run_once()
     assert home.task(task).status is Status.QUEUED
@@ -241,7 +241,7 @@ def test_an_end_that_was_written_at_the_last_moment_counts(home: Home, monkeypat
     def end_late(lock_id: str, noted: list[ProcessId]) -> list[ProcessId]:
         meta = read_meta(run_dir)
         meta.status, meta.reason, meta.finished_at = Status.COMPLETED, "exit", 1
-        write_meta(run_dir, meta, durable=False)
+        write_meta(run_dir, meta, synced=False)
         return verdict.end_leftovers(lock_id, noted)
 
     monkeypatch.setattr(runs, "end_leftovers", end_late)
@@ -316,8 +316,7 @@ def test_a_supervisor_that_came_and_said_nothing_is_ended_after_the_lease(home: 
     dispatcher, hasty = home.dispatcher(SilentLauncher(home.paths.error_log)), home.watchdog()
     task = home.submit(home.counted())
     dispatcher.run_once()
-    lock = os.path.join(home.run_dir(home.task(task)), rundir.LOCK)
-    command = ["flock", lock, "sh", "-c", f"touch {home.work}/held; sleep 1000"]
+    command = ["flock", home.run_dir(home.task(task)), "sh", "-c", f"touch {home.work}/held; sleep 1000"]
     home.services.append(subprocess.Popen(command, env=home.environ))
     eventually(lambda: Path(home.work, "held").exists(), "somebody lives in the directory")
     hasty.run_once()
@@ -355,7 +354,7 @@ def test_a_run_that_names_no_supervisor_has_not_spoken_for_itself(home: Home) ->
     dispatcher.run_once()
     run_dir, meta = home.run_dir(home.task(task)), home.meta(task)
     meta.status = Status.RUNNING
-    write_meta(run_dir, meta, durable=False)
+    write_meta(run_dir, meta, synced=False)
     home.operations().cancel(task, by="ann")
     with rundir.only_inhabitant(run_dir):
         watchdog.run_once()
@@ -474,9 +473,9 @@ def test_a_removed_task_json_concerns_nobody_else(home: Home) -> None:
 def test_a_run_in_an_unthinkable_state_concerns_nobody_else(home: Home) -> None:
     """Where even looking fails it is logged, and the others are looked at."""
     task, dispatcher, watchdog = begin(home, user="ann")
-    lock = Path(home.run_dir(home.task(task)), rundir.LOCK)
-    lock.unlink()
-    lock.mkdir()
+    run_dir = Path(home.run_dir(home.task(task)))
+    run_dir.rename(f"{home.path}/away")
+    run_dir.touch()
     other = home.submit(user="bob")
     home.play(lambda: home.is_over(other), dispatcher, watchdog)
     assert home.log("look_failed", task=task)

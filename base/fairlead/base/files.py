@@ -25,14 +25,23 @@ class SyncFailedError(FairleadError):
     """The disk did not take what was written before, and asking again would hide that: stop, and look at the disk."""
 
 
-def write_atomically(path: str, data: bytes) -> None:
-    """Replace the file as a whole; readers see the old or the new content, a power cut may take it."""
-    _replace(path, data, sync=False)
+def write_atomically(path: str, data: bytes, *, synced: bool = False) -> None:
+    """Replace the file as a whole; readers see the old or the new content.
+
+    A power cut may take it; with `synced` content it brings back the old file at the worst, never half of a new one.
+    """
+    temporary = _temporary(path)
+    try:
+        _create(temporary, data, sync=synced)
+        os.rename(temporary, path)
+    except BaseException:
+        remove(temporary)
+        raise
 
 
 def write_durably(path: str, data: bytes) -> None:
     """Replace the file as a whole and return once a power cut cannot take it back."""
-    _replace(path, data, sync=True)
+    write_atomically(path, data, synced=True)
     sync_directory(os.path.dirname(path))
 
 
@@ -182,16 +191,6 @@ def _read_checked(fd: int, limit: int) -> bytes:
     if room <= 0:
         raise UnsafeFileError(f"it grew beyond {limit} bytes while it was read")
     return b"".join(chunks)
-
-
-def _replace(path: str, data: bytes, *, sync: bool) -> None:
-    temporary = _temporary(path)
-    try:
-        _create(temporary, data, sync=sync)
-        os.rename(temporary, path)
-    except BaseException:
-        remove(temporary)
-        raise
 
 
 def _create(path: str, data: bytes, *, sync: bool) -> None:

@@ -4,6 +4,8 @@ import os
 import socket
 from typing import NamedTuple
 
+from fairlead.base.files import opened
+
 
 class ProcessId(NamedTuple):
     """One process of one boot of one host, never reused."""
@@ -50,8 +52,8 @@ class Stat(NamedTuple):
 def read_stat(pid: int) -> Stat | None:
     """Read /proc/PID/stat; None if there is no such process."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            text = file.read()
+        with opened(f"/proc/{pid}/stat", os.O_RDONLY) as fd:
+            text = os.read(fd, 4096)
     except (FileNotFoundError, ProcessLookupError):
         return None
     # The command's name may hold spaces and brackets: the fields begin behind the last bracket.

@@ -50,7 +50,7 @@ def _void_alone(run_dir: str) -> Void:
     if meta.status not in {Status.CLAIMED, VOID}:
         return Void.STARTED
     meta.status = VOID
-    write_meta(run_dir, meta, durable=False)
+    write_meta(run_dir, meta, synced=False)
     return Void.NEVER_STARTED
 
 

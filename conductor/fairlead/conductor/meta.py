@@ -1,6 +1,7 @@
 """meta.json: what everybody may know of a run, written by its dispatcher, then by its supervisor alone."""
 
 import os
+import re
 from typing import Any
 
 import msgspec
@@ -8,7 +9,7 @@ from msgspec import Struct, field
 
 from fairlead.base.clock import iso
 from fairlead.base.errors import FairleadError
-from fairlead.base.files import read_plain, write_atomically, write_durably
+from fairlead.base.files import opened, read_plain, write_atomically
 from fairlead.base.identity import ProcessId
 from fairlead.queue.states import FINAL, Status
 
@@ -88,6 +89,8 @@ class Meta(Struct, kw_only=True):
 
 
 _decode = msgspec.json.Decoder(Meta).decode
+#: Of two values of the same length the one that is written first; what may come before it holds no quotes.
+_HELD, _RELEASED = re.compile(rb'"lock_released": ?(false)'), b"true "
 _TIMES = ("claimed_at", "started_at", "finished_at")
 
 
@@ -102,11 +105,21 @@ def read_meta(run_dir: str) -> Meta:
         raise CorruptMetaError(f"{path} cannot be read: {error}") from error
 
 
-def write_meta(run_dir: str, meta: Meta, *, durable: bool) -> None:
-    """Replace a run's meta.json."""
+def write_meta(run_dir: str, meta: Meta, *, synced: bool) -> None:
+    """Replace a run's meta.json; `synced`: with content that a power cut cannot take, unlike its name."""
     data = msgspec.json.encode(meta)
-    write = write_durably if durable else write_atomically
-    write(os.path.join(run_dir, NAME), msgspec.json.format(data, indent=2) if len(data) <= _READABLE else data)
+    data = msgspec.json.format(data, indent=2) if len(data) <= _READABLE else data
+    write_atomically(os.path.join(run_dir, NAME), data, synced=synced)
+
+
+def note_release(run_dir: str) -> None:
+    """Let an ended run's meta.json say that its lock is free.
+
+    Five bytes in their place: nobody else writes to it any more, and half of a change cannot be seen.
+    """
+    with opened(os.path.join(run_dir, NAME), os.O_RDWR | os.O_NOFOLLOW) as fd:
+        if held := _HELD.search(os.pread(fd, _READABLE, 0)):
+            os.pwrite(fd, _RELEASED, held.start(1))
 
 
 def shown(meta: Meta) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import os
 import select
 import signal
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
 from msgspec import json
@@ -13,7 +14,7 @@ from msgspec import json
 from fairlead.base.bell import ring
 from fairlead.base.clock import Clock, iso
 from fairlead.base.errors import FairleadError
-from fairlead.base.files import read_plain
+from fairlead.base.files import read_plain, sync_directory
 from fairlead.base.identity import this_process
 from fairlead.conductor import orders, rundir, tree
 from fairlead.conductor.artifacts import find_artifacts
@@ -29,6 +30,8 @@ SWEEP_GRACE = 2.0
 SWEEP_PAUSE = 0.02
 #: The first beat comes early: it names processes that nothing else would find if the supervisor died.
 FIRST_BEAT = 0.2
+#: A run that ends sooner need not tell that it has started: its end says so.
+SHORT = 0.02
 #: The longest sleep, whatever the settings say: the kernel counts milliseconds in 32 bits.
 LONGEST_WAIT = 3600.0
 #: Between two tries to write the end while the disk refuses.
@@ -61,6 +64,7 @@ class Run:
         #: Why the run is being ended from outside: timeout, cancelled, interrupted.
         self.stopping: tuple[str, str] | None = None
         self.next_beat = 0.0
+        self.tell_at = math.inf
         self.deadline = math.inf
         self.kill_at = math.inf
         self.wakeup = -1
@@ -75,7 +79,6 @@ class Run:
         except (OSError, ValueError) as error:
             self.end(Status.FAILED, "not_started", error=_start_error(self.launch, error))
             return
-        self.tell("started")
         self.attend()
         self.conclude()
 
@@ -124,11 +127,7 @@ class Run:
         now = self.clock.boot()
         self.deadline = now + launch.timeout if launch.timeout else math.inf
         self.next_beat = now + min(FIRST_BEAT, launch.heartbeat)
-
-    def tell(self, what: str) -> None:
-        """Ring the watchdog. If that fails it looks by itself, sooner or later: no reason to leave the agent alone."""
-        with suppress(OSError):
-            ring(self.launch.bells, "watchdog", f"{what} {os.path.basename(self.dir)}")
+        self.tell_at = now + SHORT
 
     def _pipe(self, name: str) -> int:
         reader, writer = os.pipe2(os.O_CLOEXEC)
@@ -145,6 +144,7 @@ class Run:
             now = self.clock.boot()
             self.hear_stop()
             self.enforce_limits(now)
+            self.tell_start(now)
             self.beat(now)
             self.wait(now)
 
@@ -196,6 +196,17 @@ class Run:
         tree.send(tree.below(os.getpid()), number)
         self.kill_at = min(self.kill_at, self.clock.boot() + grace)
 
+    def tell_start(self, now: float) -> None:
+        """Let the start be recorded, once it has proven not to be a short run's."""
+        if now >= self.tell_at:
+            self.tell_at = math.inf
+            self.tell("started")
+
+    def tell(self, what: str) -> None:
+        """Ring the watchdog. If that fails it looks by itself, sooner or later: no reason to leave the agent alone."""
+        with suppress(OSError):
+            ring(self.launch.bells, "watchdog", f"{what} {os.path.basename(self.dir)}")
+
     def beat(self, now: float) -> None:
         """A sign of life, with who is there and how far they are. Needs no fsync: it is made again."""
         if now < self.next_beat:
@@ -207,7 +218,7 @@ class Run:
         meta.progress = self.read_progress()
         # A full disk must not end the run: the next beat tries again.
         with suppress(OSError):
-            write_meta(self.dir, meta, durable=False)
+            write_meta(self.dir, meta, synced=False)
 
     def read_progress(self) -> str:
         """The last line of what the agent says about its progress."""
@@ -219,7 +230,8 @@ class Run:
         if now >= self.kill_at:
             pause = SWEEP_PAUSE
         else:
-            next_thing = min(self.next_beat, self.kill_at, math.inf if self.is_over else self.deadline)
+            deadline = math.inf if self.is_over else self.deadline
+            next_thing = min(self.next_beat, self.tell_at, self.kill_at, deadline)
             pause = min(max(0.0, next_thing - now), LONGEST_WAIT)
         for fd, _ in self.poll.poll(math.ceil(pause * 1000)):
             if fd == self.wakeup:
@@ -291,7 +303,10 @@ class Run:
         return ""
 
     def end(self, status: Status, reason: str, *, error: str = "") -> None:
-        """The last act: write the end durably, then tell the watchdog."""
+        """The last act: write the end durably, and tell the watchdog.
+
+        It is told before the last sync: its own record is durable too, and the next in line is waiting for it.
+        """
         meta = self.meta
         meta.status, meta.reason, meta.error = status, reason, error
         meta.finished_at = self.clock.wall_ms()
@@ -300,17 +315,18 @@ class Run:
         meta.progress = self.read_progress()
         if status is not Status.COMPLETED:
             meta.log_tail = last_words(self.dir)
-        self.write_end()
+        self.persist(lambda: write_meta(self.dir, meta, synced=True))
         self.tell("ended")
+        self.persist(lambda: sync_directory(self.dir))
 
-    def write_end(self) -> None:
+    def persist(self, write: Callable[[], None]) -> None:
         """A result is not lost to a full disk: stay, with the lock held, until it can be written."""
         while True:
             try:
-                write_meta(self.dir, self.meta, durable=True)
+                write()
             except OSError as error:
                 if error.errno == errno.ENOENT:
-                    return  # the directory itself was taken away: there is nobody to tell
+                    return  # the directory was put away, with the end recorded, or taken away: there is nobody to tell
                 time.sleep(WRITE_PAUSE)
             else:
                 return

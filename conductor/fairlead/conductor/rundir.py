@@ -13,7 +13,6 @@ from fairlead.conductor.meta import NAME as META
 from fairlead.conductor.meta import Meta, write_meta
 from fairlead.conductor.orders import Launch
 
-LOCK = "supervisor.lock"
 CANCEL = "cancel.json"
 
 
@@ -74,7 +73,7 @@ def announce(run_dir: str, meta: Meta) -> None:
     rename spares a journal commit: a power cut in between may leave half a file, but then nothing has started, and
     what was replaced was not durable either.
     """
-    write_meta(run_dir, meta, durable=False)
+    write_meta(run_dir, meta, synced=False)
     sync_file(os.path.join(run_dir, META))
     sync_directory(run_dir)
     sync_directory(os.path.dirname(run_dir))
@@ -109,11 +108,11 @@ def only_inhabitant(run_dir: str) -> Iterator[bool]:
     """Be the one who may speak for this run: True if nobody else is, as long as the block lasts.
 
     The supervisor holds this for its whole life; the kernel frees it at its death. Whoever gets it knows that
-    there is no supervisor, and that none can start meanwhile.
+    there is no supervisor, and that none can start meanwhile. It is a lock on the directory itself: nothing that is
+    in there, and that an agent could remove, is needed for it.
     """
-    path = os.path.join(run_dir, LOCK)
-    with opened(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW) as fd:
-        yield _locked(fd) and _is_at(fd, path)
+    with opened(run_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW) as fd:
+        yield _locked(fd) and _is_at(fd, run_dir)
 
 
 def _locked(fd: int) -> bool:

@@ -25,7 +25,7 @@ from fairlead.conductor.run import Run
 from fairlead.queue.states import Status
 
 _PR_SET_CHILD_SUBREAPER = 36
-_libc = ctypes.CDLL(None, use_errno=True)
+_prctl = ctypes.CDLL(None, use_errno=True).prctl
 
 
 def supervise(run_dir: str) -> None:
@@ -49,7 +49,7 @@ def _claimed(run_dir: str) -> Meta | None:
 
 def become_subreaper() -> None:
     """Let orphans of this process's children come back to it instead of to init."""
-    if _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+    if _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 

@@ -4,6 +4,7 @@
 """
 
 import json
+import math
 import os
 from collections.abc import Callable
 from typing import Protocol
@@ -32,6 +33,8 @@ from fairlead.queue.task import Outcome, Task
 #: Rounds of claiming in one pass. Tasks that cannot be started free their slots at once, however many there are:
 #: between two passes files are taken in and signals are heard.
 ROUNDS = 20
+#: Seconds between two writings of capacity.json: it is for people and monitors, and tasks may be shorter than that.
+SHOW_EVERY = 0.1
 _NEVER_LAUNCHED = {"proof": "never launched"}
 #: Of a name in rejected/, so that the kernel's 255 bytes suffice for its `.error` too.
 _NAME_ROOM = 249
@@ -61,6 +64,8 @@ class Dispatcher:
         self.launcher = launcher
         self.spool = spool
         self.admission = Admission(self.paths, instance.config, self.store, self.clock, self.log)
+        #: Something may have been dropped: look at the spool.
+        self.look_around = True
         #: Complete files of the last look at the spool that no batch has taken yet.
         self.waiting_names: list[str] = []
         #: Some files were not complete yet.
@@ -69,6 +74,8 @@ class Dispatcher:
         self.has_more = False
         #: When the next `run_at` comes, in wall milliseconds.
         self.next_due: int | None = None
+        #: When capacity.json may be written again, by the clock that does not jump; none if it needs no other look.
+        self.show_at: float | None = None
         #: The settings were read again, and have to be handed on.
         self.has_new_settings = False
         #: Claims of a pass that failed before it had started them all.
@@ -76,10 +83,12 @@ class Dispatcher:
         #: Nothing is started before then, by the clock that does not jump: the spawner has just died.
         self._start_after = 0.0
         self._shown: bytes = b""
+        self._shown_at = -math.inf
         self._host, self._boot = host(), boot_id()
 
     def run_once(self) -> None:
         """All steps, in order. Each may fail and be repeated: none depends on what an earlier pass remembered."""
+        self.look_around, self._shown_at = True, -math.inf
         for step in self.steps():
             step()
 
@@ -123,14 +132,16 @@ class Dispatcher:
 
     def take_in_files(self) -> None:
         """Dropped files become tasks, one batch per pass, so that starting is never far behind a flood."""
-        if not self.waiting_names:
+        if self.look_around and not self.waiting_names:
             self.waiting_names, self.settling = self.spool.complete()
         batch = self.config.spool.batch
         names, self.waiting_names = self.waiting_names[:batch], self.waiting_names[batch:]
-        claimed = [claim for name in names if (claim := self._take(name))]
-        waiting = claimed or self.admission.claimed()[:batch]
+        waiting = [claim for name in names if (claim := self._take(name))]
+        if self.look_around and not waiting:
+            waiting = self.admission.claimed()[:batch]
         if waiting and self.admission.admit(waiting).admitted:
             ring_all(self.paths.bells, "queued", but="daemon")
+        self.look_around = False  # only now: after a step that failed, there is still something to look at
 
     def _take(self, name: str) -> Claimed | None:
         """Take a file out of the spool; one that cannot be moved is explained once, and left alone until it changes."""
@@ -189,6 +200,11 @@ class Dispatcher:
     def _start_rounds(self) -> bool:
         """Claim and start, round after round; True if there may be more."""
         out = self.instance.locks.foreign()
+        more = self._fill_slots(out)
+        return self.spool.watch_locks(wanted=bool(out)) or more
+
+    def _fill_slots(self, out: set[str]) -> bool:
+        """Start whoever is next and not left out; True if there may be more. Who cannot be started is left out too."""
         for _ in range(ROUNDS):
             self._unstarted = self._unstarted or self._claim(out)
             if not self._unstarted:
@@ -293,7 +309,12 @@ class Dispatcher:
     # ------------------------------------------------------------------ step: show capacity
 
     def show_capacity(self) -> None:
-        """capacity.json says how many slots are taken, and by whom; written when that has changed."""
+        """capacity.json says how many slots are taken, and by whom; written when that changed, and not too often."""
+        now = self.clock.boot()
+        if now < self._shown_at + SHOW_EVERY:
+            self.show_at = self._shown_at + SHOW_EVERY
+            return
+        self.show_at, self._shown_at = None, now
         data = json.dumps(capacity(self.store.db, self.config.slots.max), indent=2).encode() + b"\n"
         if data != self._shown:
             write_atomically(self.paths.capacity, data)

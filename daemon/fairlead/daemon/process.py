@@ -36,6 +36,7 @@ class Daemon:
         spool = Spool(paths, self.instance.clock, settle=intervals.settle, inotify=inotify)
         launcher = ProcessLauncher(paths.error_log)
         self.dispatcher = Dispatcher(self.instance, launcher, spool)
+        self._next_look = 0.0
 
     def run(self, *, ready: Callable[[], None] = lambda: None) -> None:
         """Work until asked to stop; agents go on."""
@@ -44,7 +45,7 @@ class Daemon:
         self.prepare()
         ready()
         while not self.waiter.asked_to_stop:
-            went_well = guarded(self.dispatcher.steps(), self.log)
+            went_well = self._pass()
             self._hear(self.waiter.wait(self._pause() if went_well else RETRY))
         self.log.info("daemon_stops")
 
@@ -59,8 +60,19 @@ class Daemon:
             self.log.warning("no_inotify", poll=self.instance.config.intervals.poll)
         self.log.info("daemon_starts", slots=self.instance.config.slots.max, spool=self.instance.paths.spool)
 
+    def _pass(self) -> bool:
+        """One pass; the spool is looked at as often as the settings say, however much is rung about other things."""
+        now = self.instance.clock.boot()
+        if now >= self._next_look:
+            self.dispatcher.look_around = True
+        if self.dispatcher.look_around:
+            self._next_look = now + self.instance.config.intervals.poll
+        return guarded(self.dispatcher.steps(), self.log)
+
     def _hear(self, words: set[str]) -> None:
-        """What was said while waiting: only the settings need more than a new pass."""
+        """What was said while waiting: a freed lock says nothing about the spool, all else may."""
+        if self.dispatcher.spool.hear() or words != {"freed"}:
+            self.dispatcher.look_around = True
         if self.waiter.asked_to_reload or "reload" in words:
             self.waiter.asked_to_reload = False
             self._reload()
@@ -75,16 +87,20 @@ class Daemon:
         self.log.info("settings_reloaded", changed=changed)
 
     def _pause(self) -> float:
-        """How long to sleep at most: until the next poll, the next due task, or the settling of a file."""
-        dispatcher, intervals = self.dispatcher, self.instance.config.intervals
+        """How long to sleep at most: until the next look, the settling of a file, the next due task or showing."""
+        dispatcher, clock = self.dispatcher, self.instance.clock
         if dispatcher.waiting_names or dispatcher.has_more:
             return 0.0
-        pause = intervals.poll
+        now = clock.boot()
         if dispatcher.settling:
-            pause = min(pause, max(intervals.settle, SHORTEST_PAUSE))
+            settled = now + max(self.instance.config.intervals.settle, SHORTEST_PAUSE)
+            self._next_look = min(self._next_look, settled)
+        pause = self._next_look - now
+        if dispatcher.show_at is not None:
+            pause = min(pause, dispatcher.show_at - now)
         if dispatcher.next_due is not None:
-            pause = min(pause, max(0.0, (dispatcher.next_due - self.instance.clock.wall_ms()) / 1000))
-        return pause
+            pause = min(pause, (dispatcher.next_due - clock.wall_ms()) / 1000)
+        return max(0.0, pause)
 
     def close(self) -> None:
         """Let go of everything; agents go on."""

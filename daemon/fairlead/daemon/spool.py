@@ -27,6 +27,7 @@ class Spool:
         self.clock = clock
         self.settle = settle
         self.inotify = self._watch() if inotify else None
+        self._lock_watch: int | None = None
         self._closed: set[str] = set()
         #: Entries that could not be taken, as they were then: looked at again once they are changed.
         self._left: dict[str, tuple[int, int]] = {}
@@ -34,25 +35,42 @@ class Spool:
         signal.signal(signal.SIGIO, lambda *_: None)
 
     def _watch(self) -> INotify | None:
-        """Watch the spool and the lock files; None where the kernel has no watch left to give."""
+        """Watch the spool; None where the kernel has no watch left to give."""
         try:
             watch = INotify(nonblocking=True)
         except OSError:
             return None
         try:
             watch.add_watch(self.paths.spool, _SPOOL_EVENTS)
-            watch.add_watch(self.paths.locks, _LOCK_EVENTS)
         except OSError:
             watch.close()
             return None
         return watch
 
-    def hear(self) -> None:
-        """Take in what the kernel says about closed files."""
+    def watch_locks(self, *, wanted: bool) -> bool:
+        """Be woken, or not, when a lock file goes; True if that is new, so that one may have gone just before.
+
+        Our own lock files come and go with every task: they must not wake us while nobody else's is there.
+        """
+        if self.inotify is None or wanted == (self._lock_watch is not None):
+            return False
+        with suppress(OSError):  # no watch left, or the directory was replaced: then the poll finds out
+            if self._lock_watch is None:
+                self._lock_watch = self.inotify.add_watch(self.paths.locks, _LOCK_EVENTS)
+            else:
+                watch, self._lock_watch = self._lock_watch, None
+                self.inotify.rm_watch(watch)
+        return self._lock_watch is not None
+
+    def hear(self) -> bool:
+        """Take in what the kernel says about closed files; True if it says anything."""
         if self.inotify is None:
-            return
+            return False
+        events = []
         with suppress(BlockingIOError):
-            self._closed |= {event.name for event in self.inotify.read(timeout=0)}
+            events = self.inotify.read(timeout=0)
+        self._closed |= {event.name for event in events if event.wd != self._lock_watch}
+        return bool(events)
 
     def complete(self) -> tuple[list[str], bool]:
         """The names of complete files, oldest first, and whether others are still settling."""

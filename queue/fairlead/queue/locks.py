@@ -7,6 +7,7 @@ is the only one who touches the file, and a file without a row is a foreign one 
 import os
 import select
 import threading
+from functools import cache
 from typing import Any
 
 from fairlead.base import bell
@@ -22,6 +23,12 @@ LOOK_AGAIN = 1.0
 
 def this_holder() -> Holder:
     """The calling process as a holder of locks."""
+    return _holder(os.getpid())
+
+
+@cache
+def _holder(_pid: int) -> Holder:
+    """Asked for with every claim, and the same for as long as the process lives."""
     process = this_process()
     return Holder(host=host(), boot_id=boot_id(), pid=process.pid, start=process.start)
 

@@ -8,7 +8,7 @@ from fairlead.base.errors import FairleadError
 from fairlead.base.ids import is_id
 from fairlead.conductor import rundir
 from fairlead.conductor.liveness import Void, void
-from fairlead.conductor.meta import CorruptMetaError, read_meta, write_meta
+from fairlead.conductor.meta import note_release
 from fairlead.queue.accepted import Accepted
 from fairlead.queue.archive import Archive, archive_tasks
 from fairlead.queue.errors import NoSuchTaskError
@@ -59,7 +59,8 @@ class Archiving:
 
     def _put_away_runs(self, task: Task) -> None:
         for number in range(1, task.attempt + 1):
-            _note_release(rundir.active_dir(self.instance.paths.conductor, task.spec.project, task.id, number))
+            with suppress(OSError):  # it is gone, or the agent put something else in its place
+                note_release(rundir.active_dir(self.instance.paths.conductor, task.spec.project, task.id, number))
             self._put_away(task, number)
 
     def _put_away(self, task: Task, number: int) -> None:
@@ -91,11 +92,3 @@ class Archiving:
             rundir.discard(run_dir)
         elif task.status in FINAL or not is_current:
             self._put_away(task, number)
-
-
-def _note_release(run_dir: str) -> None:
-    """Whoever reads meta.json sees that the lock is free."""
-    with suppress(CorruptMetaError, FileNotFoundError):
-        meta = read_meta(run_dir)
-        meta.lock_released = True
-        write_meta(run_dir, meta, durable=False)

@@ -1,4 +1,4 @@
-"""Who has a file open: the kernel knows, whatever the file's content says."""
+"""Who has a file open, and who has locked it: the kernel knows, whatever the file's content says."""
 
 import os
 
@@ -12,6 +12,22 @@ def open_by(path: str) -> list[int]:
     except FileNotFoundError:
         return []
     return [pid for pid in tree.all_pids() if _has_open(pid, wanted)]
+
+
+def locked_by(path: str) -> list[int]:
+    """The processes that hold a flock on this very file or directory."""
+    with open("/proc/locks", encoding="ascii") as file:
+        locks = [line.split() for line in file]
+    # "1: FLOCK ADVISORY WRITE 4711 fe:00:1234 0 EOF"; an inode's number alone may be another file system's as well.
+    holders = {int(fields[4]) for fields in locks if fields[1] == "FLOCK" and fields[5].endswith(_inode(path))}
+    return [pid for pid in open_by(path) if pid in holders]
+
+
+def _inode(path: str) -> str:
+    try:
+        return f":{os.stat(path).st_ino}"
+    except FileNotFoundError:
+        return ":gone"
 
 
 def _has_open(pid: int, wanted: os.stat_result) -> bool:

@@ -22,7 +22,7 @@ from fairlead.queue.instance import Instance
 from fairlead.queue.states import Status
 from fairlead.queue.store import Ended, Holder, Lock
 from fairlead.queue.task import Outcome, Task
-from fairlead.watchdog.open_files import open_by
+from fairlead.watchdog.open_files import locked_by
 from fairlead.watchdog.pulse import Pulse, Pulses, feel, hard_stop, is_silent
 
 #: Leases are renewed when this part of them is used up, not with every heartbeat.
@@ -94,7 +94,7 @@ class Runs:
         now = self.clock.boot()
         if now - self.pulses.of(task.token, now).first_seen <= self.instance.lease:
             return
-        stuck = open_by(os.path.join(self.examiner.run_dir(task), rundir.LOCK))
+        stuck = locked_by(self.examiner.run_dir(task))
         left = end_leftovers(lock.lock_id, tree.identify(stuck))
         self.instance.log.warning("stuck_start", task=task.id, user=task.spec.user, pids=stuck, left=left)
 
