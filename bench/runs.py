@@ -38,7 +38,7 @@ class _Runs:
         self.bells = os.path.join(place, "bells")
         os.makedirs(self.bells)
         self.listener = Listener(self.bells, "watchdog")
-        self.launcher = ProcessLauncher(os.path.join(place, "spawner.err"))
+        self.launcher = ProcessLauncher(os.path.join(place, "spawner.err"), self.bells)
         self.count = 0
 
     def play(self) -> None:

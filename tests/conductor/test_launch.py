@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead.conductor.launch import CannotLaunchError, Launch, expand, prepare_launch
-from fairlead.conductor.orders import read_launch
+from fairlead.conductor.launch import CannotLaunchError, expand, prepare_launch
+from fairlead.conductor.orders import Launch, read_launch
 from fairlead.config.paths import Paths
 from fairlead.config.schema import Agent, Config, Limits, Project
 from fairlead.queue.states import Status

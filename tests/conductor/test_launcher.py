@@ -16,7 +16,7 @@ from fairlead.conductor.liveness import Void, void
 @pytest.fixture
 def launcher(place: Place) -> Iterator[ProcessLauncher]:
     """A launcher whose spawners are ended afterwards, with all that they have started."""
-    launcher = ProcessLauncher(str(place.path / "errors"))
+    launcher = ProcessLauncher(str(place.path / "errors"), str(place.bells))
     yield launcher
     kill(launcher)
 
@@ -107,7 +107,7 @@ def flood(launcher: ProcessLauncher) -> None:
 @pytest.mark.parametrize("errors", ["nowhere/errors", "."])
 def test_a_spawner_that_cannot_be_started_is_told(place: Place, errors: str) -> None:
     """If not even the error log can be opened, the launch fails by name, and may be tried again."""
-    launcher = ProcessLauncher(str(place.path / errors))
+    launcher = ProcessLauncher(str(place.path / errors), str(place.bells))
     for _ in range(2):
         with pytest.raises(SpawnerGoneError, match="cannot be started"):
             launcher.launch("/nowhere")

@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -54,6 +55,17 @@ def test_a_run_that_was_never_made_is_void(place: Place) -> None:
         rundir.create(run_dir, place.meta(), place.launch(shell("true")), "")
     assert place.supervise(run_dir).wait(PATIENCE) == 0
     assert not os.path.exists(f"{run_dir}/supervisor.err")
+
+
+def test_a_run_whose_directory_was_removed_has_started_while_something_of_it_lives(place: Place) -> None:
+    """The agent itself may have removed it: its processes bear the id of the lock."""
+    run_dir, supervisor = place.begin(shell("exec sleep 120"))
+    meta = running(run_dir)
+    shutil.rmtree(run_dir)
+    assert void(run_dir, meta.lock_id) is Void.STARTED
+    assert not os.path.exists(run_dir)
+    assert void(run_dir, "another lock") is Void.NEVER_STARTED
+    supervisor.kill()
 
 
 @pytest.mark.parametrize("written", [None, "", '{"id": "tas'], ids=["nothing", "an empty file", "half a file"])
@@ -151,7 +163,7 @@ STAGES: dict[str, Callable[[str], bool]] = {
 def test_a_run_is_never_both_taken_back_and_started(place: Place, stage: str) -> None:
     """Taking back and supervising race for the same directory, many times: one of them wins, whole."""
     chance = random.Random(stage)
-    launcher = ProcessLauncher(str(place.path / "errors"))
+    launcher = ProcessLauncher(str(place.path / "errors"), str(place.bells))
     answers = set()
     for number in range(60):
         mark = place.work / f"ran-{number}"
@@ -172,7 +184,7 @@ def test_a_run_is_never_both_taken_back_and_started(place: Place, stage: str) ->
 
 def test_of_many_supervisors_one_starts(place: Place) -> None:
     """Several supervisors that come for a run at the same time start its agent once."""
-    launcher = ProcessLauncher(str(place.path / "errors"))
+    launcher = ProcessLauncher(str(place.path / "errors"), str(place.bells))
     runs = [place.make(shell("echo once")) for _ in range(30)]
     for run_dir in runs:
         for _ in range(4):

@@ -28,7 +28,7 @@ class Spawner:
         self.requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, self.errors.open("ab") as file:
             self.process = subprocess.Popen(
-                [sys.executable, *(command or ("-m", "fairlead.conductor.spawner"))],
+                [sys.executable, *(command or ("-m", "fairlead.conductor.spawner")), str(place.bells)],
                 cwd=cwd,
                 stdin=theirs.fileno(),
                 stdout=errors or file,
@@ -326,3 +326,19 @@ def make_for(place: Place, *command: str) -> str:
     if os.geteuid() == 0:
         subprocess.run(["chown", "-R", "65534", place.conductor], check=True)
     return run_dir
+
+
+def test_the_death_of_a_supervisor_is_rung(place: Place, spawner: Spawner) -> None:
+    """Who was killed can tell nobody, so the spawner does; an end that was written is told by its supervisor alone."""
+    bell = place.listen()
+    assert spawner.play("/bin/true").status == "completed"
+    eventually(lambda: "ended task-1.1" in bell.take(), "the end is rung")
+    run_dir = place.make(shell("exec sleep 120"))
+    spawner.launch(run_dir)
+    supervisor = running(run_dir).supervisor
+    assert supervisor
+    os.kill(supervisor.pid, signal.SIGKILL)
+    heard: set[str] = set()
+    while "supervisor died" not in heard:
+        heard |= eventually(bell.take, "the death is not rung")
+    bell.close()

@@ -104,13 +104,34 @@ def test_a_task_whose_claims_are_abandoned_each_time_fails_at_last(home: Home) -
     assert "2 times in a row: its dispatcher died before it started" in ended.outcome.error
 
 
-def test_claims_of_a_living_dispatcher_or_another_host_are_left_alone(home: Home) -> None:
-    """A new dispatcher takes back only what a dead process of this host has left."""
+def test_claims_of_a_living_dispatcher_are_left_alone(home: Home) -> None:
+    """A new dispatcher takes back only what a dead one has left, whatever the machine was called then."""
     first = home.dispatcher()
     task = home.submit("until [ -e go ]; do sleep 0.02; done")
     first.run_once()
     home.dispatcher()
     assert home.task(task).status is Status.CLAIMED
+    home.supervisor_of(task)
     home.store.db.run("UPDATE locks SET host = 'elsewhere', pid = 1, pid_start = 0")
     home.dispatcher()
     assert home.task(task).status is Status.CLAIMED
+
+
+def test_claims_of_a_dead_dispatcher_are_taken_back(home: Home) -> None:
+    """By its process and its boot, whatever the machine was called then."""
+    task = home.submit()
+    crash(home, "daemon", "fairlead.conductor.launcher:ProcessLauncher.launch", "before")
+    home.store.db.run("UPDATE locks SET host = 'elsewhere'")
+    home.dispatcher()
+    assert home.task(task).status is Status.QUEUED
+
+
+def test_a_reboot_is_no_tasks_fault(home: Home) -> None:
+    """Claims of another boot are given back, however often, and do not count as tries."""
+    home.configure(limits={"start_attempts": 1})
+    task = home.submit()
+    crash(home, "daemon", "fairlead.conductor.launcher:ProcessLauncher.launch", "before")
+    home.store.db.run("UPDATE locks SET boot_id = 'another'")
+    home.dispatcher()
+    assert home.task(task).status is Status.QUEUED
+    assert [one.error for one in home.store.attempts(task)] == ["the machine went down before it started"]

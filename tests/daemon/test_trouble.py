@@ -1,11 +1,13 @@
 """What goes wrong on the way to a start: spawners that die, disks that refuse, a store that is away for a while."""
 
+import errno
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,9 @@ from tests.support.patience import eventually, stays
 
 from fairlead.base.files import SyncFailedError
 from fairlead.base.logs import open_log
+from fairlead.conductor import rundir
 from fairlead.conductor.launcher import ProcessLauncher, SpawnerGoneError
+from fairlead.daemon import process
 from fairlead.daemon.process import Daemon
 from fairlead.queue.errors import StoreBrokenError, StoreBusyError
 from fairlead.queue.passes import guarded
@@ -60,7 +64,11 @@ class GoneLauncher(ProcessLauncher):
 def test_claims_that_died_with_a_spawner_are_started_anew(home: Home, kind: type[ProcessLauncher]) -> None:
     """They go back to the queue at once, are not counted as tries, and run with the next spawner."""
     home.configure(limits={"start_attempts": 1}, intervals={"poll": 0.05, "start_grace": 3600.0})
-    first, dispatcher, watchdog = home.dispatcher(), home.dispatcher(kind(home.paths.error_log)), home.watchdog()
+    first, dispatcher, watchdog = (
+        home.dispatcher(),
+        home.dispatcher(kind(home.paths.error_log, home.paths.bells)),
+        home.watchdog(),
+    )
     running = home.submit(LONG, user="eve")
     home.play(lambda: home.task(running).status is Status.RUNNING, first, watchdog)
     ids = [home.submit(home.counted(), user=user) for user in ("ann", "bob")]
@@ -76,7 +84,7 @@ def test_claims_that_died_with_a_spawner_are_started_anew(home: Home, kind: type
 def test_after_the_death_of_a_spawner_nothing_spins(home: Home) -> None:
     """Until the next poll nothing is started, so that a spawner that dies each time costs little."""
     home.configure(intervals={"poll": 3600.0})
-    dispatcher = home.dispatcher(LosingLauncher(home.paths.error_log))
+    dispatcher = home.dispatcher(LosingLauncher(home.paths.error_log, home.paths.bells))
     task = home.submit()
     for _ in range(5):
         dispatcher.run_once()
@@ -98,7 +106,7 @@ def test_the_death_of_a_spawner_wakes_the_daemon(home: Home) -> None:
 def test_tries_that_were_nobodys_fault_do_not_count_later(home: Home) -> None:
     """One start was lost with a spawner, one failed: with two tries allowed the task gets another."""
     home.configure(limits={"start_attempts": 2}, intervals={"poll": 3600.0})
-    dispatcher = home.dispatcher(LosingLauncher(home.paths.error_log))
+    dispatcher = home.dispatcher(LosingLauncher(home.paths.error_log, home.paths.bells))
     task = home.submit()
     dispatcher.run_once()
     dispatcher.run_once()
@@ -363,3 +371,81 @@ def test_a_daemon_that_polls_hourly_retries_a_failed_pass_soon(home: Home) -> No
     eventually(lambda: home.rejected() == ["bad.txt"], "the file is refused", 20.0)
     home.logged("rejected")
     stays(lambda: len(home.log("rejected")) == 1, "it is refused once")
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EMFILE])
+def test_trouble_of_the_machine_is_no_tasks_fault(home: Home, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    """While there is no room for a run, tasks wait, none of the tries counts, and nothing spins."""
+    home.configure(limits={"start_attempts": 1}, intervals={"poll": 3600.0})
+    dispatcher = home.dispatcher()
+    ids = [home.submit(home.counted(), user=user) for user in ("ann", "bob")]
+    with monkeypatch.context() as patch:
+        patch.setattr(rundir, "create", partial(_no_room, code))
+        for _ in range(3):
+            dispatcher.run_once()
+    assert [home.task(one).status for one in ids] == [Status.QUEUED] * 2
+    errors = [attempt.error for one in ids for attempt in home.store.attempts(one)]
+    assert errors
+    assert all(error.startswith("the machine could not make room for its run: ") for error in errors)
+    assert len(errors) <= 2
+    assert home.log("no_room_to_start")
+    home.play(lambda: home.is_over(*ids), home.dispatcher(), home.watchdog())
+    assert home.starts() == sorted(ids)
+
+
+def _no_room(code: int, *_: object) -> None:
+    raise OSError(code, os.strerror(code))
+
+
+def test_a_daemon_that_cannot_prepare_tries_again(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is dispatched, and nobody is told that it is ready, before what was left half done is put right."""
+    monkeypatch.setattr(process, "RETRY", 0.01)
+    daemon = Daemon(home.paths, home.environ, open_log(home.paths.log_file, "daemon"))
+    tries: list[bool] = []
+    real = daemon.dispatcher.reconcile
+
+    def reconcile() -> None:
+        tries.append(daemon.instance.store.count_active() == 0)
+        if len(tries) < 3:
+            raise OSError(errno.ENOSPC, "test")
+        real()
+
+    def stop() -> None:
+        daemon.waiter.asked_to_stop = True
+
+    monkeypatch.setattr(daemon.dispatcher, "reconcile", reconcile)
+    daemon.run(ready=stop)
+    daemon.close()
+    assert tries == [True] * 3
+    assert len(home.log("step_failed", step="prepare")) == 2
+
+
+def test_a_file_that_is_written_again_while_it_waits_is_not_taken(home: Home) -> None:
+    """It was complete when it was looked at, and is not when its turn comes: it is looked at again."""
+    home.configure(spool={"batch": 1}, intervals={"settle": 0.0})
+    dispatcher = home.dispatcher()
+    for name in ("a.json", "b.json"):
+        home.drop(name, user=name[0])
+    late = Path(home.paths.spool, "b.json")
+    os.utime(Path(home.paths.spool, "a.json"), (1, 1))
+    dispatcher.run_once()
+    assert dispatcher.waiting_names == ["b.json"]
+    with late.open("a", encoding="utf-8") as file:
+        file.write(" ")
+        file.flush()
+        dispatcher.run_once()
+        assert (dispatcher.waiting_names, dispatcher.settling) == ([], True)
+        assert late.exists()
+    dispatcher.run_once()
+    assert len(home.tasks()) == 2
+
+
+def test_files_of_the_dead_do_not_wait_for_a_quiet_spool(home: Home) -> None:
+    """What a submitter had laid down before he died is taken in with the files that keep coming."""
+    home.configure(intervals={"settle": 0.0})
+    dispatcher = home.dispatcher()
+    home.drop("first.json", user="ann")
+    assert dispatcher.admission.claim("first.json")
+    home.drop("second.json", user="bob")
+    dispatcher.run_once()
+    assert len(home.tasks()) == 2

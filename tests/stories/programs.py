@@ -21,7 +21,7 @@ def dispatch() -> None:
     paths = find_paths()
     instance = Instance(paths, os.environ, open_log(paths.log_file, "dispatcher"))
     spool = Spool(paths, instance.clock, settle=0.0, inotify=False)
-    dispatcher = Dispatcher(instance, ProcessLauncher(paths.error_log), spool)
+    dispatcher = Dispatcher(instance, ProcessLauncher(paths.error_log, paths.bells), spool)
     instance.apply_shares()
     dispatcher.reconcile()
     say("ready")

@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.proof.evidence import Process
-from tests.proof.processes import is_alive, kill
-from tests.support.instance import NO_POLLS, Home
+from tests.proof.processes import children_of, is_alive, kill
+from tests.support.instance import Home
 from tests.support.patience import eventually
 
 from fairlead.queue.archive import Archive
@@ -86,15 +86,16 @@ def test_the_same_file_may_be_dropped_again(home: Home) -> None:
 
 def test_stuck_in_progress(home: Home) -> None:
     """A worker died and nobody noticed: `requeue` looks, finds the task lost, and sends it through again."""
-    home.configure(**NO_POLLS)
-    home.up()
+    home.configure(intervals={"poll": 0.2, "watch": 3600.0})
+    daemon, _ = home.up()
     script = f"test -e {home.work}/again && exit 0; until [ -e never ]; do sleep 0.02; done"
     task = home.submit(script)
     home.wait_status(task, Status.RUNNING)
     family = [home.supervisor_of(task), *(Process(*one) for one in home.beats(task).processes)]
     refused = home.cli("requeue", task, code=5)
     assert f"fairlead cancel {task}" in refused.stderr
-    for process in family:
+    # The spawner would tell of a supervisor's death.
+    for process in (*(one for one in children_of(daemon.pid) if one not in family), *family):
         kill(process)
     eventually(lambda: not any(map(is_alive, family)), "the worker is dead")
     assert home.task(task).status is Status.RUNNING

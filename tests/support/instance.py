@@ -87,7 +87,7 @@ class Home:
         instance = self.open()
         settle = instance.config.intervals.settle
         spool = Spool(self.paths, instance.clock, settle=settle, inotify=inotify)
-        dispatcher = Dispatcher(instance, launcher or ProcessLauncher(self.paths.error_log), spool)
+        dispatcher = Dispatcher(instance, launcher or ProcessLauncher(self.paths.error_log, self.paths.bells), spool)
         self._dispatchers.append(dispatcher)
         instance.apply_shares()
         dispatcher.reconcile()

@@ -433,3 +433,17 @@ def test_tokens_only_grow_over_a_rebuild(home: Home) -> None:
     assert lock is not None
     assert lock.token > before + module.TOKEN_GAP - 1
     assert rundir.all_active(home.paths.conductor)
+
+
+def test_a_file_that_was_not_moved_on_tells_of_its_task(home: Home) -> None:
+    """Its submitter died between commit and move: the run is known again, and the daemon does not take it in anew."""
+    task = running(home)
+    accepted = next(path for known, path in Accepted(home.paths.accepted).files() if known == task)
+    os.rename(accepted, os.path.join(home.paths.intake, f"{task}@task.json"))
+    lose_store(home)
+    assert rebuild(home).restored == {"running": 1}
+    Path(home.path, "go").touch()
+    dispatcher, watchdog = home.dispatcher(), home.watchdog()
+    home.play(lambda: home.is_over(task), dispatcher, watchdog)
+    assert os.listdir(home.paths.intake) == []
+    assert home.starts() == [task]

@@ -14,7 +14,7 @@ from fairlead.queue.archive import Archive
 from fairlead.queue.states import Status
 from fairlead.queue.task import Task
 from fairlead.watchdog import retention as module
-from fairlead.watchdog.retention import DAY_MS, Retention
+from fairlead.watchdog.retention import DAY_MS, Pruned, Retention
 
 OLD = time.time() - 40 * 86400
 
@@ -288,3 +288,17 @@ def test_a_run_directory_of_any_depth_goes(home: Home) -> None:
     age(run_dir)
     assert Retention(home.open()).prune().deleted["runs"] == 1
     assert not os.path.exists(run_dir)
+
+
+def test_a_pruning_may_be_done_in_portions(home: Home) -> None:
+    """Of each kind so many go at once, and the report says that there is more, until there is none."""
+    for _ in range(3):
+        done(home, days=0.0)
+    retention = Retention(home.open())
+    reports: list[Pruned] = []
+    while not reports or reports[-1].more:
+        reports.append(retention.prune(days=-1.0, most=1))
+        assert len(reports) < 9
+    assert [report.deleted.get("runs", 0) for report in reports[:3]] == [1, 1, 1]
+    assert sum(report.deleted.get("records", 0) for report in reports) == 3
+    assert home.tasks() == []

@@ -13,12 +13,13 @@ from msgspec.structs import replace
 from tests.proof.evidence import Process
 from tests.proof.processes import is_alive, kill
 from tests.support.instance import NO_POLLS, Home
-from tests.support.patience import eventually, stays
+from tests.support.patience import eventually
 
 from fairlead.base.identity import ProcessId, this_process
 from fairlead.conductor import rundir, verdict
 from fairlead.conductor.launcher import ProcessLauncher
-from fairlead.conductor.meta import Meta, read_meta, write_meta
+from fairlead.conductor.meta import read_meta, write_meta
+from fairlead.conductor.tree import marked
 from fairlead.daemon.dispatcher import Dispatcher
 from fairlead.queue.claims import record_ends
 from fairlead.queue.errors import StoreBusyError
@@ -179,7 +180,7 @@ def test_another_boot_proves_death(home: Home) -> None:
 
 def test_a_claim_of_another_boot_is_given_back(home: Home) -> None:
     """What was only claimed when the machine went down never started: it runs now."""
-    dispatcher, watchdog = home.dispatcher(SilentLauncher(home.paths.error_log)), home.watchdog()
+    dispatcher, watchdog = home.dispatcher(SilentLauncher(home.paths.error_log, home.paths.bells)), home.watchdog()
     task = home.submit(home.counted())
     dispatcher.run_once()
     meta = home.meta(task)
@@ -264,7 +265,7 @@ def test_a_pid_that_passed_to_a_stranger_is_not_touched(home: Home) -> None:
 def test_a_claim_that_nobody_answers_is_given_back_then_failed(home: Home) -> None:
     """After its grace it is queued again; after so many times in a row it fails and says so."""
     home.configure(intervals={"start_grace": 0.05}, limits={"start_attempts": 3})
-    dispatcher, watchdog = home.dispatcher(SilentLauncher(home.paths.error_log)), home.watchdog()
+    dispatcher, watchdog = home.dispatcher(SilentLauncher(home.paths.error_log, home.paths.bells)), home.watchdog()
     task = home.submit()
     home.play(lambda: home.is_over(task), dispatcher, watchdog)
     ended = home.task(task)
@@ -277,7 +278,7 @@ def test_a_claim_that_nobody_answers_is_given_back_then_failed(home: Home) -> No
 
 def test_within_its_grace_a_claim_is_left_alone(home: Home) -> None:
     """The dispatcher lives and has just asked for a supervisor: that may take a moment."""
-    dispatcher, watchdog = home.dispatcher(SilentLauncher(home.paths.error_log)), home.watchdog()
+    dispatcher, watchdog = home.dispatcher(SilentLauncher(home.paths.error_log, home.paths.bells)), home.watchdog()
     task = home.submit()
     dispatcher.run_once()
     watchdog.run_once()
@@ -288,7 +289,7 @@ def test_within_its_grace_a_claim_is_left_alone(home: Home) -> None:
 def test_tries_before_a_real_start_do_not_count(home: Home) -> None:
     """Only tries in a row count: a start in between begins anew."""
     home.configure(intervals={"start_grace": 0.05}, limits={"start_attempts": 2})
-    silent, hasty = home.dispatcher(SilentLauncher(home.paths.error_log)), home.watchdog()
+    silent, hasty = home.dispatcher(SilentLauncher(home.paths.error_log, home.paths.bells)), home.watchdog()
     home.configure(limits={"start_attempts": 2})
     real, patient = home.dispatcher(), home.watchdog()
     task = home.submit("exit 1")
@@ -301,19 +302,59 @@ def test_tries_before_a_real_start_do_not_count(home: Home) -> None:
     assert [attempt.reason for attempt in home.store.attempts(task)] == ["never_started", "exit", "never_started"]
 
 
-def test_a_task_of_another_host_is_not_ours_to_judge(home: Home) -> None:
-    """Its processes cannot be seen from here."""
+def test_a_machine_that_was_renamed_knows_its_runs(home: Home) -> None:
+    """What is of this boot is of this machine, whatever it was called then: its death is seen, its user is free."""
     task, _, watchdog = begin(home)
-    kill(home.supervisor_of(task))
     home.store.db.run("UPDATE locks SET host = 'elsewhere'")
     watchdog.run_once()
     assert home.task(task).status is Status.RUNNING
+    kill(home.supervisor_of(task))
+    home.play(lambda: home.task(task).status is Status.LOST, None, watchdog)
+    assert home.store.locks() == []
+
+
+# ---------------------------------------------------------------------- without a directory
+
+
+def vanish(home: Home, then: str) -> tuple[str, Watchdog]:
+    """A run whose agent removes the run directory before anybody has seen it start."""
+    home.configure(intervals={"start_grace": 0.01})
+    dispatcher, watchdog = home.dispatcher(), home.watchdog()
+    task = home.submit(home.counted(f"rm -rf $FAIRLEAD_RUN_DIR; touch {home.work}/removed; {then}"))
+    dispatcher.run_once()
+    eventually(lambda: Path(home.work, "removed").exists(), "the directory is removed")
+    return task, watchdog
+
+
+def test_a_run_that_removed_its_directory_is_not_started_again(home: Home) -> None:
+    """Its processes bear the lock's id: it lives until they are gone, and then nobody has seen its end."""
+    task, watchdog = vanish(home, LONG)
+    home.play(lambda: home.task(task).status is Status.RUNNING, None, watchdog)
+    assert home.log("directory_vanished", task=task)
+    assert [lock.user for lock in home.store.locks()] == ["ann"]
+    Path(home.path, "go").touch()
+    home.play(lambda: home.task(task).status is Status.LOST, None, watchdog)
+    home.dispatcher().run_once()
+    assert home.starts() == [task]
+
+
+def test_a_run_that_removed_its_directory_and_ended_has_started(home: Home) -> None:
+    """Its supervisor has rung: somebody must have been there."""
+    task, watchdog = vanish(home, "true")
+    eventually(lambda: not marked("FAIRLEAD_TASK_ID", task), "it ends")
+    home.configure()
+    watchdog = home.watchdog()
+    watchdog.hear({f"ended {task}.1"})
+    for step in watchdog.steps():
+        step()
+    assert home.task(task).status is Status.LOST
+    assert home.starts() == [task]
 
 
 def test_a_supervisor_that_came_and_said_nothing_is_ended_after_the_lease(home: Home) -> None:
     """It holds the run directory and hangs before it could announce itself: the run is taken back and started anew."""
     home.configure(per_user_serialization={"lock_timeout_seconds": 0.5}, intervals={"start_grace": 0.01})
-    dispatcher, hasty = home.dispatcher(SilentLauncher(home.paths.error_log)), home.watchdog()
+    dispatcher, hasty = home.dispatcher(SilentLauncher(home.paths.error_log, home.paths.bells)), home.watchdog()
     task = home.submit(home.counted())
     dispatcher.run_once()
     command = ["flock", home.run_dir(home.task(task)), "sh", "-c", f"touch {home.work}/held; sleep 1000"]
@@ -349,7 +390,7 @@ def _busy(*_: object, **__: object) -> None:
 
 def test_a_run_that_names_no_supervisor_has_not_spoken_for_itself(home: Home) -> None:
     """Somebody wrote `running` into meta.json by hand: nobody is recorded as its supervisor for that."""
-    dispatcher, watchdog = home.dispatcher(SilentLauncher(home.paths.error_log)), home.watchdog()
+    dispatcher, watchdog = home.dispatcher(SilentLauncher(home.paths.error_log, home.paths.bells)), home.watchdog()
     task = home.submit()
     dispatcher.run_once()
     run_dir, meta = home.run_dir(home.task(task)), home.meta(task)
@@ -497,7 +538,7 @@ def test_a_queued_task_is_cancelled_at_once(home: Home) -> None:
 
 def test_a_claimed_task_is_cancelled_before_it_starts(home: Home) -> None:
     """Nobody waits for a supervisor that need not come; if it comes late it finds nothing to do."""
-    launcher = SilentLauncher(home.paths.error_log)
+    launcher = SilentLauncher(home.paths.error_log, home.paths.bells)
     dispatcher, watchdog = home.dispatcher(launcher), home.watchdog()
     task = home.submit(home.counted())
     dispatcher.run_once()
@@ -573,6 +614,7 @@ def test_what_cannot_be_proven_dead_keeps_its_lock(home: Home, monkeypatch: pyte
     watchdog.run_once()
     [lock] = home.store.locks()
     assert lock.state == "quarantined"
+    assert not read_meta(rundir.finished_dir(home.paths.conductor, "default", task, 1)).lock_released
     assert lock.evidence["left"] == [list(this_process())]
     assert os.path.exists(home.locks_file("ann"))
     following, other = home.submit(user="ann"), home.submit(user="bob")
@@ -630,7 +672,7 @@ def test_a_lost_task_that_may_be_repeated_is_run_again(home: Home) -> None:
 
 def test_a_task_is_run_again_only_so_often(home: Home) -> None:
     """An idempotent task that is lost each time stays lost at last, and is archived."""
-    home.configure(limits={"start_attempts": 2})
+    home.configure(limits={"reruns": 1})
     dispatcher, watchdog = home.dispatcher(), home.watchdog()
     task = home.submit(LONG, idempotent=True)
     lost: list[int] = []
@@ -646,6 +688,50 @@ def test_a_task_is_run_again_only_so_often(home: Home) -> None:
     home.play(lambda: home.task(task).archived, dispatcher, watchdog)
     assert home.task(task).status is Status.LOST
     assert len(home.log("run_again", task=task)) == 1
+
+
+def test_only_losses_in_a_row_count(home: Home) -> None:
+    """However often people have retried it for other reasons, a lost task that may be run again is run again."""
+    home.configure(limits={"reruns": 1})
+    dispatcher, watchdog = home.dispatcher(), home.watchdog()
+    fails = f"test -e {home.work}/enough || exit 1; {LONG}"
+    task = home.submit(fails, idempotent=True)
+    for _ in range(3):
+        home.play(lambda: home.task(task).archived, dispatcher, watchdog)
+        home.operations().retry(task, by="ann")
+    Path(home.work, "enough").touch()
+    home.play(lambda: home.task(task).status is Status.RUNNING, dispatcher, watchdog)
+    kill(home.supervisor_of(task))
+    home.play(lambda: bool(home.log("run_again", task=task)), None, watchdog)
+
+
+def test_a_task_that_somebody_cancelled_is_not_run_again(home: Home) -> None:
+    """Its supervisor dies before it can obey: it is lost, and although it may be run again nobody wants that."""
+    task, _, watchdog = begin(home, idempotent=True)
+    home.operations().cancel(task, by="ann")
+    kill(home.supervisor_of(task))
+    home.play(lambda: home.task(task).archived, None, watchdog)
+    assert (home.task(task).status, home.task(task).attempt) == (Status.LOST, 1)
+
+
+def test_a_lock_file_that_cannot_be_removed_keeps_no_end_from_being_recorded(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is logged; the file that stays is known as a left-over, and goes with a later look."""
+    dispatcher, watchdog = home.dispatcher(), home.watchdog()
+    ids = [home.submit(user=user) for user in ("ann", "bob")]
+    dispatcher.run_once()
+    eventually(lambda: all(home.meta(one).ended for one in ids), "both end")
+    with monkeypatch.context() as patch:
+        patch.setattr(watchdog.instance.locks.files, "drop", _refused)
+        watchdog.record_runs()
+    assert [home.task(one).status for one in ids] == [Status.COMPLETED] * 2
+    assert {line["lock"] for line in home.log("lock_file_stays")} == {"user:ann", "user:bob"}
+    home.play(lambda: not any(Path(home.locks_file(user)).exists() for user in ("ann", "bob")), None, watchdog)
+
+
+def _refused(*_: object) -> None:
+    raise PermissionError("test")
 
 
 def test_a_lost_task_that_says_nothing_stays_lost(home: Home) -> None:
@@ -685,13 +771,14 @@ def test_time_in_which_nobody_looked_does_not_count(home: Home) -> None:
     assert home.path.exists()
 
 
-def test_a_beat_counts_when_it_changes(home: Home) -> None:
-    """The time that a heartbeat names is for people; a watchdog sees that the number has moved."""
-    task, _, _ = begin(home)
-    meta: Meta = home.meta(task)
+def test_a_beat_counts_when_it_changes() -> None:
+    """The time that a heartbeat names is for people; a watchdog sees that its number, or the file's time, has moved."""
     seen = pulse.Pulse(first_seen=0.0)
-    assert pulse.feel(seen, meta, 10.0)
-    assert not pulse.feel(seen, meta, 20.0)
+    assert pulse.feel(seen, (1, 100), 10.0)
+    assert not pulse.feel(seen, (1, 100), 20.0)
     assert seen.changed == 10.0
+    assert not pulse.is_silent(seen, 20.0, 10.0)
     assert pulse.is_silent(seen, 20.1, 10.0)
-    stays(lambda: not pulse.is_silent(seen, 20.0, 10.0), "it is not silent within its lease", 0.01)
+    assert pulse.feel(seen, (1, 200), 30.0)
+    assert pulse.feel(seen, (2, 200), 40.0)
+    assert seen.changed == 40.0

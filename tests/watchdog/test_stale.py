@@ -17,7 +17,7 @@ from tests.support.instance import FAIRLEAD, ROOT, Home
 from tests.support.patience import eventually
 
 from fairlead.base.identity import boot_id, host, this_process
-from fairlead.conductor.launch import MARKER
+from fairlead.conductor.orders import MARKER
 from fairlead.queue.errors import StoreBusyError
 from fairlead.queue.locks import this_holder
 from fairlead.queue.states import Status
@@ -108,14 +108,14 @@ def test_the_lock_of_a_living_command_is_left_alone(home: Home) -> None:
         assert home.store.lock("user:ann") is not None
 
 
-def test_locks_of_another_boot_are_free_and_of_another_host_are_not(home: Home) -> None:
-    """Nobody of another boot is alive; of another host nothing can be seen from here."""
+def test_locks_of_another_boot_are_free_and_those_of_a_renamed_machine_are_not(home: Home) -> None:
+    """Nobody of another boot is alive; whoever is of this one is, whatever the machine was called then."""
     instance = home.open()
     watchdog = home.watchdog()
     for user in ("ann", "bob"):
         assert instance.locks.acquire(user, "hold-1", timeout=0)
     home.store.db.run("UPDATE locks SET boot_id = 'another' WHERE name = 'user:ann'")
-    home.store.db.run("UPDATE locks SET host = 'elsewhere', pid = 1 WHERE name = 'user:bob'")
+    home.store.db.run("UPDATE locks SET host = 'elsewhere' WHERE name = 'user:bob'")
     watchdog.run_once()
     assert [lock.name for lock in home.store.locks()] == ["user:bob"]
     assert not os.path.exists(home.locks_file("ann"))

@@ -2,6 +2,7 @@
 
 import os
 import socket
+from functools import cache
 from typing import NamedTuple
 
 from fairlead.base.files import opened
@@ -19,6 +20,7 @@ def host() -> str:
     return socket.gethostname()
 
 
+@cache
 def boot_id() -> str:
     """The kernel's id of this boot: rows of another boot belong to the dead."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:

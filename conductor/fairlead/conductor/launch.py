@@ -9,13 +9,11 @@ import msgspec
 
 from fairlead.base.clock import iso
 from fairlead.base.errors import RefusedError
-from fairlead.conductor.orders import MARKER, NAME, PROGRESS, PROMPT, RESULT, Launch, read_launch
+from fairlead.conductor.orders import MARKER, NAME, PROGRESS, PROMPT, RESULT, Launch
 from fairlead.config.paths import Paths
 from fairlead.config.schema import Agent, Config, Project
 from fairlead.queue.store import Claim
 from fairlead.queue.task import PRIORITIES, Spec, Task
-
-__all__ = ["MARKER", "CannotLaunchError", "Launch", "expand", "prepare_launch", "read_launch"]
 
 
 class CannotLaunchError(RefusedError):

@@ -29,8 +29,9 @@ class Launcher(Protocol):
 class ProcessLauncher:
     """Supervisors forked by a spawner process."""
 
-    def __init__(self, error_log: str) -> None:
+    def __init__(self, error_log: str, bells: str) -> None:
         self._error_log = error_log
+        self._bells = bells
         self._socket: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -53,7 +54,7 @@ class ProcessLauncher:
     def _spawn(self, requests: socket.socket) -> "subprocess.Popen[bytes]":
         with open(self._error_log, "ab") as errors:
             return subprocess.Popen(
-                [sys.executable, "-m", "fairlead.conductor.spawner"],
+                [sys.executable, "-m", "fairlead.conductor.spawner", self._bells],
                 stdin=requests.fileno(),
                 stdout=errors,
                 stderr=errors,

@@ -5,8 +5,9 @@ from contextlib import suppress
 from enum import StrEnum
 
 from fairlead.base.identity import boot_id, host
-from fairlead.conductor import output, rundir
+from fairlead.conductor import output, rundir, tree
 from fairlead.conductor.meta import CorruptMetaError, Meta, read_meta, write_meta
+from fairlead.conductor.orders import MARKER
 from fairlead.queue.states import Status
 
 VOID = "void"
@@ -23,13 +24,17 @@ class Void(StrEnum):
     STARTED = "started"
 
 
-def void(run_dir: str) -> Void:
+def void(run_dir: str, lock_id: str | None = None) -> Void:
     """Take a run back if its agent never started, and see to it that it never will.
+
+    With the id of its lock it is known, too, whether a directory that is not there was made and removed: by its agent.
 
     Whoever is about to create the directory, to write its meta.json or to supervise it finds that it came too late:
     the directory is made, the flock is held, and `void` is written while it is. The word stands in meta.json itself,
     so that there is no order of removing the directory's files in which it could be missed.
     """
+    if lock_id and not os.path.lexists(run_dir) and tree.marked(MARKER, lock_id):
+        return Void.STARTED
     with suppress(FileExistsError):
         rundir.make(run_dir)
     try:

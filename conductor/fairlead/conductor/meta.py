@@ -58,6 +58,8 @@ class Meta(Struct, kw_only=True):
     #: CLOCK_BOOTTIME at the claim: what the held time is counted from.
     claimed_boot: float
     claimed_at: int
+    #: The same at the start: what the time limit is counted from.
+    started_boot: float | None = None
     lock_released: bool = False
     supervisor: Supervisor | None = None
     pid: int | None = None
@@ -110,6 +112,19 @@ def write_meta(run_dir: str, meta: Meta, *, synced: bool) -> None:
     data = msgspec.json.encode(meta)
     data = msgspec.json.format(data, indent=2) if len(data) <= _READABLE else data
     write_atomically(os.path.join(run_dir, NAME), data, synced=synced)
+
+
+def touch_meta(run_dir: str) -> None:
+    """A sign of life that needs no room on the disk."""
+    os.utime(os.path.join(run_dir, NAME))
+
+
+def last_touch(run_dir: str) -> int:
+    """When meta.json was last written or touched, in nanoseconds; 0 if it is not there."""
+    try:
+        return os.stat(os.path.join(run_dir, NAME)).st_mtime_ns
+    except FileNotFoundError:
+        return 0
 
 
 def note_release(run_dir: str) -> None:

@@ -18,7 +18,7 @@ from fairlead.base.files import read_plain, sync_directory
 from fairlead.base.identity import this_process
 from fairlead.conductor import orders, rundir, tree
 from fairlead.conductor.artifacts import find_artifacts
-from fairlead.conductor.meta import Heartbeat, Meta, Supervisor, write_meta
+from fairlead.conductor.meta import Heartbeat, Meta, Supervisor, touch_meta, write_meta
 from fairlead.conductor.orders import Launch
 from fairlead.conductor.output import STDERR, STDOUT, CappedLog, last_words, read_tail
 from fairlead.conductor.results import UnusableResultError, cost_of, read_result
@@ -101,7 +101,7 @@ class Run:
         """From here on the run counts as started, even if the power goes."""
         self.meta.status = Status.RUNNING
         self.meta.supervisor = Supervisor(*this_process())
-        self.meta.started_at = self.clock.wall_ms()
+        self.meta.started_at, self.meta.started_boot = self.clock.wall_ms(), self.clock.boot()
         rundir.announce(self.dir, self.meta)
 
     def start_agent(self) -> None:
@@ -216,9 +216,15 @@ class Run:
         meta.heartbeat = Heartbeat(meta.heartbeat.seq + 1, iso(self.clock.wall_ms()) or "")
         meta.processes = tree.below(os.getpid())
         meta.progress = self.read_progress()
-        # A full disk must not end the run: the next beat tries again.
-        with suppress(OSError):
+        try:
             write_meta(self.dir, meta, synced=False)
+        except OSError:
+            self.show_life()
+
+    def show_life(self) -> None:
+        """A full disk must not end the run, nor make it look dead."""
+        with suppress(OSError):
+            touch_meta(self.dir)
 
     def read_progress(self) -> str:
         """The last line of what the agent says about its progress."""
@@ -327,6 +333,7 @@ class Run:
             except OSError as error:
                 if error.errno == errno.ENOENT:
                     return  # the directory was put away, with the end recorded, or taken away: there is nobody to tell
+                self.show_life()
                 time.sleep(WRITE_PAUSE)
             else:
                 return

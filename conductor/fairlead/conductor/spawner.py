@@ -13,6 +13,7 @@ import socket
 import sys
 from contextlib import suppress
 
+from fairlead.base.bell import ring
 from fairlead.base.files import write_all
 from fairlead.conductor import tree
 from fairlead.conductor.supervisor import become_subreaper, run_guarded
@@ -23,8 +24,9 @@ _REQUEST = 65536
 class Spawner:
     """Forks supervisors and cleans up behind those that die."""
 
-    def __init__(self, requests: socket.socket) -> None:
+    def __init__(self, requests: socket.socket, bells: str) -> None:
         self.requests: socket.socket | None = requests
+        self.bells = bells
         self.supervisors: set[int] = set()
         self.has_children = False
         self.wakeup, self.wakeup_writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -91,19 +93,29 @@ class Spawner:
 
         After every end: a list of children may miss one while another of them ends, and that end brings us here again.
         """
+        has_died = False
         try:
-            while (pid := os.waitpid(-1, os.WNOHANG)[0]) != 0:
+            while (ended := os.waitpid(-1, os.WNOHANG)) != (0, 0):
+                pid, status = ended
+                has_died = has_died or (pid in self.supervisors and status != 0)
                 self.supervisors.discard(pid)
         except ChildProcessError:
             self.has_children = False
         else:
             self.sweep()
+        if has_died:
+            self.tell_of_death()
 
     def sweep(self) -> None:
         """End orphans of dead supervisors, with all below them. A living supervisor's orphans go to it, never to us."""
         for orphan in tree.children_of(os.getpid()):
             if orphan not in self.supervisors:
                 tree.send([*tree.identify([orphan]), *tree.below(orphan)], signal.SIGKILL)
+
+    def tell_of_death(self) -> None:
+        """A supervisor that was killed can tell nobody: let the watchdog look."""
+        with suppress(OSError):
+            ring(self.bells, "watchdog", "supervisor died")
 
 
 def _complain(sentence: str) -> None:
@@ -117,7 +129,7 @@ def main() -> None:
     requests = socket.socket(fileno=os.dup(0))
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
-    Spawner(requests).run()
+    Spawner(requests, sys.argv[1]).run()
     sys.exit(0)
 
 

@@ -6,11 +6,12 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from fairlead.base.identity import ProcessId, is_alive
+from fairlead.base.identity import ProcessId
 from fairlead.conductor import rundir, tree
-from fairlead.conductor.launch import MARKER
 from fairlead.conductor.liveness import VOID, Void, void
 from fairlead.conductor.meta import CorruptMetaError, Meta, read_meta
+from fairlead.conductor.orders import MARKER
+from fairlead.queue.locks import has_ended
 from fairlead.queue.states import Status
 from fairlead.queue.store import Lock
 from fairlead.queue.task import Task
@@ -54,20 +55,26 @@ class Examiner:
         """Where the task's current attempt lives."""
         return rundir.active_dir(self.conductor, task.spec.project, task.id, task.attempt)
 
-    def examine(self, task: Task, lock: Lock, *, overdue: bool) -> Verdict:
-        """Find out what is true of a task's current attempt; `overdue`: it should have started by now."""
+    def examine(self, task: Task, lock: Lock, *, overdue: bool, rang: bool) -> Verdict:
+        """Find out what is true of a task's current attempt.
+
+        `overdue`: it should have started by now; `rang`: its supervisor has told of its start or its end.
+        """
         run_dir = self.run_dir(task)
         meta = _meta_or_none(run_dir)
         if meta is not None and meta.ended:
             return Verdict(finding=Finding.ENDED, meta=meta, evidence={"written_by": "supervisor"})
         if task.status is Status.RUNNING or (meta is not None and meta.status == Status.RUNNING):
-            return self._running(run_dir, lock)
+            return self._running(task, lock)
+        if rang and not os.path.lexists(run_dir):
+            return self._without_directory(task, lock)
         if overdue or (meta is not None and (meta.status == VOID or meta.boot_id != self.boot_id)):
-            return self._unstarted(run_dir, lock)
+            return self._unstarted(task, lock)
         return Verdict(finding=Finding.STARTING, meta=meta)
 
-    def _running(self, run_dir: str, lock: Lock) -> Verdict:
+    def _running(self, task: Task, lock: Lock) -> Verdict:
         """It was started: alive as long as its supervisor holds the directory."""
+        run_dir = self.run_dir(task)
         try:
             with rundir.only_inhabitant(run_dir) as alone:
                 # Read behind the lock: the supervisor may have ended between the first look and this one.
@@ -78,11 +85,12 @@ class Examiner:
                     return Verdict(finding=Finding.ENDED, meta=meta, evidence={"written_by": "supervisor"})
                 return self._deserted(meta, lock)
         except FileNotFoundError:
-            return self._without_directory(lock)
+            return self._without_directory(task, lock)
 
-    def _without_directory(self, lock: Lock) -> Verdict:
-        """Somebody removed the run directory: the lock's holder is the supervisor, and answers for it."""
-        if is_alive(ProcessId(lock.holder.pid, lock.holder.start)) and lock.holder.boot_id == self.boot_id:
+    def _without_directory(self, task: Task, lock: Lock) -> Verdict:
+        """Somebody removed the run directory: its supervisor answers for it, or while none is known, its processes."""
+        is_known = task.status is Status.RUNNING
+        if not has_ended(lock.holder) if is_known else tree.marked(MARKER, lock.lock_id):
             return Verdict(finding=Finding.ALIVE)
         return self._deserted(None, lock)
 
@@ -96,14 +104,14 @@ class Examiner:
         evidence = {"proof": "supervisor lock free", "left": [list(process) for process in left]}
         return Verdict(finding=Finding.UNDEAD if left else Finding.DEAD, meta=meta, evidence=evidence)
 
-    def _unstarted(self, run_dir: str, lock: Lock) -> Verdict:
+    def _unstarted(self, task: Task, lock: Lock) -> Verdict:
         """Take it back, unless it did start after all."""
-        came = void(run_dir)
+        came = void(self.run_dir(task), lock.lock_id)
         if came is Void.NEVER_STARTED:
             return Verdict(finding=Finding.NEVER_STARTED, evidence={"proof": "voided before its supervisor came"})
         if came is Void.INHABITED:
             return Verdict(finding=Finding.STARTING)
-        return self._running(run_dir, lock)
+        return self._running(task, lock)
 
 
 def end_leftovers(lock_id: str, noted: list[ProcessId]) -> list[ProcessId]:

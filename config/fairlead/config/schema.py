@@ -148,6 +148,10 @@ class Limits(Section, frozen=True):
     )
     pending_max: Annotated[Count, Meta(description="Waiting tasks of one user; more are refused.")] = 1_000_000
     start_attempts: Annotated[Count, Meta(description="A run that could not be started is tried this often.")] = 3
+    reruns: Annotated[
+        Annotated[int, Meta(ge=0)],
+        Meta(description="A lost task that says `idempotent` is run again this often in a row, without asking."),
+    ] = 3
 
 
 class Intervals(Section, frozen=True):

@@ -1,8 +1,13 @@
 """The dispatcher: takes files in, decides who is next, claims, locks and starts.
 
 `run_once` is one pass over the named steps; `fairlead.daemon.process` repeats it whenever something rings.
+
+The order of writes on the way to a start: the claim with its lock is committed; the visible lock file appears; the run
+directory is made; a supervisor is asked to come. Before the last of these nothing can have started, so whoever dies
+on the way leaves a claim that can be proven void and given back. From then on the supervisor speaks for the run.
 """
 
+import errno
 import json
 import math
 import os
@@ -11,19 +16,26 @@ from typing import Protocol
 
 from fairlead.base.bell import ring_all
 from fairlead.base.files import write_atomically
-from fairlead.base.identity import ProcessId, boot_id, host, is_alive
+from fairlead.base.identity import boot_id, host
 from fairlead.conductor import rundir
 from fairlead.conductor.launch import CannotLaunchError, prepare_launch
 from fairlead.conductor.launcher import Launcher, SpawnerGoneError
 from fairlead.conductor.liveness import Void, void
 from fairlead.conductor.meta import Meta
 from fairlead.config.schema import Config
-from fairlead.daemon.spool import Spool
+from fairlead.daemon.spool import Spool, being_written
 from fairlead.queue.admit import Admission, Claimed
-from fairlead.queue.claims import FOREIGN_LOCK, SPAWNER_DIED, give_back, record_ends
+from fairlead.queue.claims import (
+    FOREIGN_LOCK,
+    MACHINE_TROUBLE,
+    SPAWNER_DIED,
+    give_back,
+    record_ends,
+    why_not_started,
+)
 from fairlead.queue.decide import decide
 from fairlead.queue.instance import Instance
-from fairlead.queue.locks import this_holder
+from fairlead.queue.locks import has_ended, this_holder
 from fairlead.queue.passes import guarded
 from fairlead.queue.sqlite.overview import capacity
 from fairlead.queue.states import Status
@@ -36,6 +48,10 @@ ROUNDS = 20
 #: Seconds between two writings of capacity.json: it is for people and monitors, and tasks may be shorter than that.
 SHOW_EVERY = 0.1
 _NEVER_LAUNCHED = {"proof": "never launched"}
+#: Errors of the machine and not of the task: no room, no descriptors, no memory.
+_MACHINE = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO},
+)
 #: Of a name in rejected/, so that the kernel's 255 bytes suffice for its `.error` too.
 _NAME_ROOM = 249
 _IMMOVABLE = """it cannot be moved out of the spool: the service has no right to.
@@ -80,7 +96,7 @@ class Dispatcher:
         self.has_new_settings = False
         #: Claims of a pass that failed before it had started them all.
         self._unstarted: list[Claim] = []
-        #: Nothing is started before then, by the clock that does not jump: the spawner has just died.
+        #: Nothing is started before then, by the clock that does not jump: it has just gone wrong for all.
         self._start_after = 0.0
         self._shown: bytes = b""
         self._shown_at = -math.inf
@@ -113,7 +129,7 @@ class Dispatcher:
         active = {task.id: task for task in self.store.active()}
         for lock in self.store.locks():
             if lock.task_id in active and self._is_abandoned(lock, active[lock.task_id]):
-                self._take_back(active[lock.task_id], lock, "its dispatcher died before it started")
+                self._take_back(active[lock.task_id], lock, why_not_started(lock.holder))
             else:
                 self.instance.locks.show(lock)
 
@@ -124,24 +140,42 @@ class Dispatcher:
 
     def _is_abandoned(self, lock: Lock, task: Task) -> bool:
         """Whether a claim's dispatcher is gone and nobody has spoken for the run yet."""
-        holder = lock.holder
-        gone = holder.boot_id != self._boot or not is_alive(ProcessId(holder.pid, holder.start))
-        return task.status is Status.CLAIMED and holder.host == self._host and gone
+        return task.status is Status.CLAIMED and has_ended(lock.holder)
 
     # ------------------------------------------------------------------ step: take in files
 
     def take_in_files(self) -> None:
         """Dropped files become tasks, one batch per pass, so that starting is never far behind a flood."""
-        if self.look_around and not self.waiting_names:
-            self.waiting_names, self.settling = self.spool.complete()
-        batch = self.config.spool.batch
-        names, self.waiting_names = self.waiting_names[:batch], self.waiting_names[batch:]
-        waiting = [claim for name in names if (claim := self._take(name))]
-        if self.look_around and not waiting:
-            waiting = self.admission.claimed()[:batch]
+        waiting = [claim for name in self._next_names() if (claim := self._take(name))]
+        if self.look_around:
+            waiting = self._with_left_files(waiting)
         if waiting and self.admission.admit(waiting).admitted:
             ring_all(self.paths.bells, "queued", but="daemon")
         self.look_around = False  # only now: after a step that failed, there is still something to look at
+
+    def _next_names(self) -> list[str]:
+        """A batch of complete files, from a new look or left over from the last."""
+        batch = self.config.spool.batch
+        names = self.waiting_names[:batch]
+        if names:
+            names = [name for name in names if not self._is_written_again(name)]
+        elif self.look_around:
+            self.waiting_names, self.settling = self.spool.complete()
+            names = self.waiting_names[:batch]
+        del self.waiting_names[:batch]
+        return names
+
+    def _is_written_again(self, name: str) -> bool:
+        """Whether somebody writes to a file that was complete when it was looked at: the next look finds it."""
+        is_open = being_written(os.path.join(self.paths.spool, name))
+        self.settling = self.settling or is_open
+        return is_open
+
+    def _with_left_files(self, waiting: list[Claimed]) -> list[Claimed]:
+        """These, and files that were claimed by a process that died, or laid down while the store was away."""
+        ids = {claim.id for claim in waiting}
+        left = [claim for claim in self.admission.claimed() if claim.id not in ids]
+        return waiting + left[: self.config.spool.batch]
 
     def _take(self, name: str) -> Claimed | None:
         """Take a file out of the spool; one that cannot be moved is explained once, and left alone until it changes."""
@@ -176,7 +210,7 @@ class Dispatcher:
 
         Nothing is started for a moment: if a spawner dies each time, nothing must spin.
         """
-        self._start_after = self.clock.boot() + self.config.intervals.poll
+        self._rest()
         self.log.error("spawner_died", why=why, next_in=self.config.intervals.poll)
         locks = {lock.token: lock for lock in self.store.locks() if lock.holder == this_holder()}
         for task in self.store.active():
@@ -185,12 +219,20 @@ class Dispatcher:
         self._unstarted = []
         self.launcher.close()
 
+    def _rest(self) -> None:
+        """Start nothing for a moment."""
+        self._start_after = self.clock.boot() + self.config.intervals.poll
+
+    @property
+    def _is_resting(self) -> bool:
+        return self.clock.boot() < self._start_after
+
     # ------------------------------------------------------------------ step: start tasks
 
     def start_tasks(self) -> None:
         """Fill the free slots by fair share; users with a lock are passed over, and so is who cannot start."""
         self.has_more = False
-        if self.clock.boot() < self._start_after:
+        if self._is_resting:
             return
         try:
             self.has_more = self._start_rounds()
@@ -219,7 +261,7 @@ class Dispatcher:
         """Decide and claim, in one transaction with the lock."""
         config = self.config
         free = config.slots.max - self.store.count_active()
-        if free <= 0:
+        if free <= 0 or self._is_resting:
             return []
         serialized = config.per_user_serialization.enabled
         now = self.clock.wall_ms()
@@ -258,8 +300,16 @@ class Dispatcher:
             launch = prepare_launch(claim, run_dir, self.config, self.paths, self.instance.environ)
             rundir.create(run_dir, self._meta(claim), launch, claim.task.spec.prompt)
         except (OSError, ValueError) as error:
-            return f"its start failed: {error}"
+            return self._obstacle(error)
         return ""
+
+    def _obstacle(self, error: OSError | ValueError) -> str:
+        """What a failed start is called; the machine's trouble is everybody's, so nobody is started for a moment."""
+        if isinstance(error, OSError) and error.errno in _MACHINE:
+            self._rest()
+            self.log.error("no_room_to_start", error=str(error), next_in=self.config.intervals.poll)
+            return f"{MACHINE_TROUBLE}: {error}"
+        return f"its start failed: {error}"
 
     def _run_dir(self, task: Task) -> str:
         return rundir.active_dir(self.paths.conductor, task.spec.project, task.id, task.attempt)
@@ -285,7 +335,7 @@ class Dispatcher:
         """A start went wrong on the way: queue the task again, unless it did start after all."""
         run_dir = self._run_dir(task)
         try:
-            came = void(run_dir)
+            came = void(run_dir, lock.lock_id)
         except OSError as error:
             # One place on the disk is in a bad state: the watchdog will say so again. Others must not wait for it.
             self.log.error("cannot_take_back", task=task.id, error=str(error))

@@ -34,7 +34,7 @@ class Daemon:
         intervals = self.instance.config.intervals
         inotify = self.instance.config.spool.inotify
         spool = Spool(paths, self.instance.clock, settle=intervals.settle, inotify=inotify)
-        launcher = ProcessLauncher(paths.error_log)
+        launcher = ProcessLauncher(paths.error_log, paths.bells)
         self.dispatcher = Dispatcher(self.instance, launcher, spool)
         self._next_look = 0.0
 
@@ -42,7 +42,9 @@ class Daemon:
         """Work until asked to stop; agents go on."""
         self.waiter.listen_to_signals()
         signal.signal(signal.SIGCHLD, lambda *_: None)  # the spawner's death wakes us
-        self.prepare()
+        # Nothing is dispatched before what was left half done is put right: on a full disk that may take a while.
+        while not guarded((self.prepare,), self.log) and not self.waiter.asked_to_stop:
+            self._hear(self.waiter.wait(RETRY))
         ready()
         while not self.waiter.asked_to_stop:
             went_well = self._pass()

@@ -38,7 +38,7 @@ from fairlead.queue.taskfile import parse_task
 #: From this many files on, one syncfs is cheaper than an fsync each.
 MANY = 8
 _NAME_MAX = 255
-_SEPARATOR = "@"
+SEPARATOR = "@"
 
 
 class Claimed(Struct, frozen=True, kw_only=True):
@@ -92,9 +92,9 @@ class Admission:
 
     def claim_name(self, task_id: str, name: str) -> str:
         """Where a file waits between being claimed and being accepted."""
-        room = _NAME_MAX - len(task_id) - len(_SEPARATOR)
+        room = _NAME_MAX - len(task_id) - len(SEPARATOR)
         kept = os.fsdecode(os.fsencode(name)[-room:])
-        return os.path.join(self.paths.intake, f"{task_id}{_SEPARATOR}{kept}")
+        return os.path.join(self.paths.intake, f"{task_id}{SEPARATOR}{kept}")
 
     def claim(self, name: str) -> Claimed | None:
         """Give a dropped file its id by renaming it; None if somebody else took it, or it cannot be taken."""
@@ -115,7 +115,7 @@ class Admission:
         """Files that were claimed and not yet accepted: by a process that died, or while the store was away."""
         found = []
         for entry in names_in(self.paths.intake):
-            task_id, separator, name = entry.partition(_SEPARATOR)
+            task_id, separator, name = entry.partition(SEPARATOR)
             if separator and is_id(task_id):
                 found.append(Claimed(id=task_id, path=os.path.join(self.paths.intake, entry), name=name))
         return found

@@ -3,17 +3,31 @@
 from collections.abc import Sequence
 from typing import Any
 
+from fairlead.base.identity import boot_id
 from fairlead.queue.errors import StaleTokenError
 from fairlead.queue.instance import Instance
+from fairlead.queue.locks import has_ended
 from fairlead.queue.states import Status
-from fairlead.queue.store import Ended, Lock
+from fairlead.queue.store import Ended, Holder, Lock
 from fairlead.queue.task import Outcome, Task
 
 NEVER_STARTED = "never_started"
-#: Why a task was given back, where that says nothing about the task: such tries do not count.
+#: Why a task was given back; what they begin with counts, details may follow.
 FOREIGN_LOCK = "a foreign lock file is there"
 SPAWNER_DIED = "the spawner died before it started"
-_BLAMELESS = frozenset({FOREIGN_LOCK, SPAWNER_DIED})
+REBOOT = "the machine went down before it started"
+MACHINE_TROUBLE = "the machine could not make room for its run"
+DISPATCHER_DIED = "its dispatcher died before it started"
+TOO_LATE = "it did not start in time"
+#: Those that say nothing about the task: such tries do not count.
+_BLAMELESS = (FOREIGN_LOCK, SPAWNER_DIED, REBOOT, MACHINE_TROUBLE)
+
+
+def why_not_started(holder: Holder) -> str:
+    """Why a claim by this dispatcher came to nothing."""
+    if holder.boot_id != boot_id():
+        return REBOOT
+    return DISPATCHER_DIED if has_ended(holder) else TOO_LATE
 
 
 def record_ends(instance: Instance, ends: Sequence[tuple[Lock, Ended]]) -> None:
@@ -22,7 +36,7 @@ def record_ends(instance: Instance, ends: Sequence[tuple[Lock, Ended]]) -> None:
         return
     for lock, end in ends:
         if not end.quarantine:
-            instance.locks.files.drop(lock.user, lock.lock_id)
+            _hide(instance, lock)
     taken = instance.store.finish([end for _, end in ends], now=instance.clock.wall_ms())
     for (lock, end), was_taken in zip(ends, taken, strict=True):
         _tell(instance, lock, end, was_taken=was_taken)
@@ -34,7 +48,7 @@ def give_back(instance: Instance, task: Task, lock: Lock, *, why: str, evidence:
     if tries >= instance.config.limits.start_attempts:
         record_ends(instance, [(lock, _given_up(instance, task, tries, why, evidence))])
         return
-    instance.locks.files.drop(lock.user, lock.lock_id)
+    _hide(instance, lock)
     try:
         instance.store.unclaim(task.id, task.token, reason=why, now=instance.clock.wall_ms(), evidence=evidence)
     except StaleTokenError as error:
@@ -44,15 +58,23 @@ def give_back(instance: Instance, task: Task, lock: Lock, *, why: str, evidence:
     instance.log.warning("requeued", task=task.id, user=task.spec.user, attempt=task.attempt, why=why)
 
 
+def _hide(instance: Instance, lock: Lock) -> None:
+    """Remove a lock's files; where that fails, others are not to wait, and what stays is known as a left-over."""
+    try:
+        instance.locks.files.drop(lock.user, lock.lock_id)
+    except OSError as error:
+        instance.log.error("lock_file_stays", lock=lock.name, error=str(error))
+
+
 def _tries_in_a_row(instance: Instance, task: Task, why: str) -> int:
     """How often in a row it was claimed and not started, this time included."""
-    count = int(why not in _BLAMELESS)
+    count = int(not why.startswith(_BLAMELESS))
     for attempt in reversed(instance.store.attempts(task.id)):
         if attempt.number == task.attempt:
             continue
         if attempt.reason != NEVER_STARTED:
             break
-        count += attempt.error not in _BLAMELESS
+        count += not attempt.error.startswith(_BLAMELESS)
     return count
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from fairlead.base import bell
 from fairlead.base.clock import Clock
-from fairlead.base.identity import boot_id, host, this_process
+from fairlead.base.identity import ProcessId, boot_id, host, is_alive, this_process
 from fairlead.queue.lockfiles import LockFiles
 from fairlead.queue.store import Holder, Lock, Store
 from fairlead.queue.task import Event
@@ -31,6 +31,14 @@ def _holder(_pid: int) -> Holder:
     """Asked for with every claim, and the same for as long as the process lives."""
     process = this_process()
     return Holder(host=host(), boot_id=boot_id(), pid=process.pid, start=process.start)
+
+
+def has_ended(holder: Holder) -> bool:
+    """Whether a holder's process has ended for certain: it was of another boot, or is not there any more.
+
+    The host's name says nothing: the store is on a local disk, and a machine may be renamed while its agents run.
+    """
+    return holder.boot_id != boot_id() or not is_alive(ProcessId(holder.pid, holder.start))
 
 
 class LockManager:

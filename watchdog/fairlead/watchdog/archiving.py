@@ -2,18 +2,19 @@
 
 import os
 from contextlib import suppress
+from itertools import takewhile
 
 from fairlead.base.bell import ring
-from fairlead.base.errors import FairleadError
 from fairlead.base.ids import is_id
 from fairlead.conductor import rundir
 from fairlead.conductor.liveness import Void, void
 from fairlead.conductor.meta import note_release
 from fairlead.queue.accepted import Accepted
 from fairlead.queue.archive import Archive, archive_tasks
+from fairlead.queue.claims import NEVER_STARTED
 from fairlead.queue.errors import NoSuchTaskError
 from fairlead.queue.instance import Instance
-from fairlead.queue.states import ACTIVE, FINAL, Status
+from fairlead.queue.states import ACTIVE, FINAL, IllegalTransitionError, Status
 from fairlead.queue.task import Task
 
 #: Tasks that are archived with one pass over the disk.
@@ -39,18 +40,24 @@ class Archiving:
         return len(found) == BATCH
 
     def run_again(self, task: Task) -> bool:
-        """A lost task that says that running it twice does no harm is queued again, a few times at most."""
-        most = self.instance.config.limits.start_attempts
-        if task.status is not Status.LOST or not task.spec.idempotent or task.attempt >= most:
+        """A lost task that says that running it twice does no harm is queued again, unless somebody wants it to end."""
+        if task.status is not Status.LOST or not task.spec.idempotent or task.cancel is not None:
+            return False
+        if self._losses_in_a_row(task) > self.instance.config.limits.reruns:
             return False
         try:
             self.store.retry(task.id, by="fairlead", now=self.instance.clock.wall_ms())
-        except FairleadError:
+        except (IllegalTransitionError, NoSuchTaskError):
             return False  # somebody else was faster: it is not lost any more
         self._put_away_runs(task)
         self.instance.log.info("run_again", task=task.id, user=task.spec.user, attempt=task.attempt)
         ring(self.instance.paths.bells, "daemon", "queued")
         return True
+
+    def _losses_in_a_row(self, task: Task) -> int:
+        """How often it was lost since it last ended otherwise; attempts that never started say nothing."""
+        ends = (one.status for one in reversed(self.store.attempts(task.id)) if one.reason != NEVER_STARTED)
+        return sum(1 for _ in takewhile(lambda status: status is Status.LOST, ends))
 
     def tidy(self, task: Task) -> None:
         """The task is archived: its accepted file goes, its run directories move to finished/."""
@@ -58,10 +65,15 @@ class Archiving:
         self._put_away_runs(task)
 
     def _put_away_runs(self, task: Task) -> None:
+        is_held = any(lock.task_id == task.id for lock in self.store.locks())
         for number in range(1, task.attempt + 1):
-            with suppress(OSError):  # it is gone, or the agent put something else in its place
-                note_release(rundir.active_dir(self.instance.paths.conductor, task.spec.project, task.id, number))
+            if not is_held:
+                self._note_release(task, number)
             self._put_away(task, number)
+
+    def _note_release(self, task: Task, number: int) -> None:
+        with suppress(OSError):  # it is gone, or the agent put something else in its place
+            note_release(rundir.active_dir(self.instance.paths.conductor, task.spec.project, task.id, number))
 
     def _put_away(self, task: Task, number: int) -> None:
         """Move a run directory to finished/. If it is there already, this one was made by somebody who came late."""

@@ -2,8 +2,8 @@
 
 from msgspec import Struct
 
-from fairlead.conductor.launch import Launch
 from fairlead.conductor.meta import Meta
+from fairlead.conductor.orders import Launch
 
 #: A supervisor that is alive ends its run by itself; only this long after that is it done for it.
 MARGIN = 30.0
@@ -15,7 +15,8 @@ class Pulse(Struct):
     """What was seen of one attempt, by the clock that does not jump."""
 
     first_seen: float
-    seq: int = -1
+    #: The last sign of life: the heartbeat's number, and when meta.json was touched.
+    sign: tuple[int, int] = (-1, 0)
     changed: float = 0.0
     #: When even a run with a pulse must be over; None until its task.json was read.
     hard_stop: float | None = None
@@ -52,11 +53,11 @@ class Pulses:
         self._pulses = {token: pulse for token, pulse in self._pulses.items() if token in tokens}
 
 
-def feel(pulse: Pulse, meta: Meta, now: float) -> bool:
-    """Note the heartbeat; whether it has changed since the last look."""
-    if meta.heartbeat.seq == pulse.seq:
+def feel(pulse: Pulse, sign: tuple[int, int], now: float) -> bool:
+    """Note the sign of life; whether it has changed since the last look."""
+    if sign == pulse.sign:
         return False
-    pulse.seq, pulse.changed = meta.heartbeat.seq, now
+    pulse.sign, pulse.changed = sign, now
     return True
 
 
@@ -64,7 +65,7 @@ def hard_stop(meta: Meta, launch: Launch) -> float:
     """When the supervisor must have ended the run by itself, if it works at all."""
     if not launch.timeout:
         return float("inf")
-    return meta.claimed_boot + launch.timeout + launch.grace + MARGIN
+    return (meta.started_boot or meta.claimed_boot) + launch.timeout + launch.grace + MARGIN
 
 
 def is_silent(pulse: Pulse, now: float, lease: float) -> bool:

@@ -6,6 +6,7 @@ The new store is made beside the old place and renamed at the end: killed at any
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 
 from msgspec import Struct, field, structs
 
@@ -16,13 +17,13 @@ from fairlead.base.identity import boot_id, host
 from fairlead.base.ids import is_id
 from fairlead.base.service import Single
 from fairlead.conductor import rundir, tree
-from fairlead.conductor.launch import MARKER, read_launch
 from fairlead.conductor.liveness import Void, void
 from fairlead.conductor.meta import CorruptMetaError, Meta, read_meta
+from fairlead.conductor.orders import MARKER, read_launch
 from fairlead.config.loading import load
 from fairlead.config.paths import Paths
 from fairlead.queue.accepted import Accepted, folders_in
-from fairlead.queue.admit import Log, created_at, owner_of
+from fairlead.queue.admit import SEPARATOR, Log, created_at, owner_of
 from fairlead.queue.archive import Archive
 from fairlead.queue.instance import Presence, share_of
 from fairlead.queue.record import task_of
@@ -144,11 +145,17 @@ class Rebuild:
         for task_id, _, path in sorted(self.accepted.records()):
             with self._noting(path):
                 found[task_id] = self._restored(*task_of(read_json(path)))
-        for task_id, path in self.accepted.files():
+        for task_id, path in chain(self.accepted.files(), self._left_in_intake()):
             if is_id(task_id) and task_id not in found:
                 with self._noting(path):
                     found[task_id] = self._from_file(task_id, path)
         return found
+
+    def _left_in_intake(self) -> Iterator[tuple[str, str]]:
+        """Files that were not moved on after their tasks had entered the store, or before: the daemon moves them."""
+        for name in names_in(self.paths.intake):
+            task_id, _, _ = name.partition(SEPARATOR)
+            yield task_id, os.path.join(self.paths.intake, name)
 
     @contextmanager
     def _noting(self, path: str) -> Iterator[None]:

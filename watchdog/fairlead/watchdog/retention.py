@@ -1,5 +1,6 @@
 """What is old goes: records, run directories, refused files, rotated logs. Only what is provably safe to delete."""
 
+import math
 import os
 import shutil
 import subprocess
@@ -31,6 +32,8 @@ class Pruned(Struct, kw_only=True):
     dry_run: bool
     deleted: dict[str, int] = field(default_factory=dict)
     kept: list[tuple[str, str]] = field(default_factory=list)
+    #: There is more to delete than was asked for at once.
+    more: bool = False
 
 
 class Retention:
@@ -44,16 +47,19 @@ class Retention:
         self._to_look_at = self.accepted.files()
         #: Run directories that go, or would go, with this pruning.
         self._going: set[str] = set()
+        self._most = math.inf
 
     def prune(self, days: float | None = None, *, dry_run: bool = False, most: int | None = None) -> Pruned:
         """Delete what is older than the settings, or `days`, say; with `dry_run` only tell.
 
-        Of the accepted files at most so many are looked at, and the next ones next time: a million may wait.
+        At most so many of each kind are deleted, and of the accepted files looked at: the others next time, since a
+        million may be there, and ends are to be recorded in between.
         """
         age = self.instance.config.retention.days if days is None else days
         before = self.instance.clock.wall_ms() - int(age * DAY_MS)
         report = Pruned(dry_run=dry_run)
         self._going.clear()
+        self._most = math.inf if most is None else most
         self._prune_runs(before, report)
         self._prune_archive(before, report)
         self._prune_accepted(report, most)
@@ -75,6 +81,8 @@ class Retention:
             if why := self._why_keep_run(task_id, run_dir, before):
                 report.kept += [(run_dir, why)] if why != "young" else []
                 continue
+            if self._is_enough(report, "runs"):
+                return
             _count(report, "runs")
             self._going.add(run_dir)
             if not report.dry_run:
@@ -101,6 +109,8 @@ class Retention:
             if why := self._why_keep_record(task_id, before):
                 report.kept += [(task_id, why)] if why != "young" else []
                 continue
+            if self._is_enough(report, "records"):
+                return
             _count(report, "records")
             if not report.dry_run:
                 remove(self.archive.path(task_id))
@@ -155,6 +165,8 @@ class Retention:
             if os.path.isdir(path) and not os.path.islink(path):
                 report.kept.append((path, "it is a directory"))
                 continue
+            if self._is_enough(report, kind):
+                return
             _count(report, kind)
             if not report.dry_run:
                 remove(path)
@@ -175,8 +187,14 @@ class Retention:
     # ------------------------------------------------------------------ rows
 
     def _forget(self, before: int, report: Pruned) -> None:
-        while ids := self.store.forget(before, BATCH):
+        while not self._is_enough(report, "rows") and (ids := self.store.forget(before, BATCH)):
             _count(report, "rows", len(ids))
+
+    def _is_enough(self, report: Pruned, kind: str) -> bool:
+        """Whether as many of this kind have gone as may go at once."""
+        is_enough = report.deleted.get(kind, 0) >= self._most
+        report.more = report.more or is_enough
+        return is_enough
 
     def _task(self, task_id: str) -> Task | None:
         try:

@@ -10,15 +10,16 @@ from msgspec.structs import replace
 
 from fairlead.base.errors import FairleadError, UnavailableError
 from fairlead.base.files import write_atomically
-from fairlead.base.identity import ProcessId, boot_id, host, is_alive
+from fairlead.base.identity import ProcessId, boot_id, host, is_alive, read_stat
 from fairlead.conductor import rundir, tree
-from fairlead.conductor.launch import MARKER, read_launch
-from fairlead.conductor.meta import CorruptMetaError, Meta, read_meta
+from fairlead.conductor.meta import CorruptMetaError, Meta, last_touch, read_meta
+from fairlead.conductor.orders import MARKER, read_launch
 from fairlead.conductor.output import last_words
 from fairlead.conductor.verdict import Examiner, Finding, Verdict, end_leftovers
-from fairlead.queue.claims import give_back, record_ends
+from fairlead.queue.claims import give_back, record_ends, why_not_started
 from fairlead.queue.errors import StaleTokenError, StoreBrokenError
 from fairlead.queue.instance import Instance
+from fairlead.queue.locks import has_ended
 from fairlead.queue.states import Status
 from fairlead.queue.store import Ended, Holder, Lock
 from fairlead.queue.task import Outcome, Task
@@ -53,9 +54,10 @@ class Runs:
         ends: list[tuple[Lock, Ended]] = []
         freed = False
         for task in active:
-            lock = locks[task.token]
-            if lock.holder.host == self.host and (names is None or self._name(task) in names):
-                end, gave_back = self._look_safely(task, lock)
+            rang = names is not None and self._name(task) in names
+            if rang or names is None:
+                lock = locks[task.token]
+                end, gave_back = self._look_safely(task, lock, rang=rang)
                 freed = freed or gave_back
                 ends += [(lock, end)] if end else []
         record_ends(self.instance, ends)
@@ -64,19 +66,19 @@ class Runs:
     def _name(self, task: Task) -> str:
         return f"{task.id}.{task.attempt}"
 
-    def _look_safely(self, task: Task, lock: Lock) -> tuple[Ended | None, bool]:
+    def _look_safely(self, task: Task, lock: Lock, *, rang: bool) -> tuple[Ended | None, bool]:
         """One run whose files are in a state that nobody thought of must not keep the others from being looked at."""
         try:
-            return self._look_at(task, lock)
+            return self._look_at(task, lock, rang=rang)
         except (UnavailableError, StoreBrokenError):
             raise  # the store's trouble is everybody's
         except (FairleadError, OSError, ValueError) as error:
             self.instance.log.error("look_failed", task=task.id, user=task.spec.user, error=str(error))
             return None, False
 
-    def _look_at(self, task: Task, lock: Lock) -> tuple[Ended | None, bool]:
+    def _look_at(self, task: Task, lock: Lock, *, rang: bool) -> tuple[Ended | None, bool]:
         """What is to be recorded of one run, and whether it was given back to the queue."""
-        verdict = self.examiner.examine(task, lock, overdue=self._is_overdue(task, lock))
+        verdict = self.examiner.examine(task, lock, overdue=self._is_overdue(task, lock), rang=rang)
         match verdict.finding:
             case Finding.STARTING:
                 self._end_if_stuck(task, lock)
@@ -104,12 +106,8 @@ class Runs:
         return (
             task.cancel is not None
             or now - self.pulses.of(task.token, now).first_seen > self.instance.config.intervals.start_grace
-            or (task.status is Status.CLAIMED and self._is_gone(lock.holder))
+            or (task.status is Status.CLAIMED and has_ended(lock.holder))
         )
-
-    def _is_gone(self, holder: Holder) -> bool:
-        """Whether this process of this host has ended."""
-        return holder.boot_id != self.boot_id or not is_alive(ProcessId(holder.pid, holder.start))
 
     # ------------------------------------------------------------------ alive
 
@@ -125,13 +123,16 @@ class Runs:
         pulse = self.pulses.of(task.token, now)
         if meta is not None:
             self._feel(task, lock, meta, pulse)
+        elif task.status is Status.CLAIMED:
+            self._note_vanished(task, lock)
         return self._end_if_over(task, lock, meta, pulse)
 
     def _feel(self, task: Task, lock: Lock, meta: Meta, pulse: Pulse) -> None:
         """Take note of what meta.json says."""
         if task.status is Status.CLAIMED:
             self._note_start(task, lock, meta)
-        if feel(pulse, meta, self.clock.boot()):
+        sign = (meta.heartbeat.seq, last_touch(self.examiner.run_dir(task)))
+        if feel(pulse, sign, self.clock.boot()):
             self._renew(lock)
         if pulse.hard_stop is None:
             pulse.hard_stop = self._hard_stop(task, meta)
@@ -146,15 +147,25 @@ class Runs:
 
     def _note_start(self, task: Task, lock: Lock, meta: Meta) -> None:
         """From now on the supervisor answers for the lock, in the row and in its mirror."""
-        supervisor = meta.supervisor
-        if supervisor is None or meta.started_at is None:
-            return
+        if meta.supervisor is not None and meta.started_at is not None:
+            supervisor = ProcessId(meta.supervisor.pid, meta.supervisor.start)
+            self._record_start(task, lock, supervisor, meta.started_at)
+
+    def _note_vanished(self, task: Task, lock: Lock) -> None:
+        """Its directory is gone and it lives: note its start, so that its end is not taken for one that never came."""
+        processes = tree.marked(MARKER, lock.lock_id)
+        parents = {stat.parent for one in processes if (stat := read_stat(one.pid))} - {one.pid for one in processes}
+        for supervisor in tree.identify(sorted(parents))[:1]:
+            self.instance.log.warning("directory_vanished", task=task.id, user=task.spec.user)
+            self._record_start(task, lock, supervisor, self.clock.wall_ms())
+
+    def _record_start(self, task: Task, lock: Lock, supervisor: ProcessId, started_at: int) -> None:
         holder = Holder(host=self.host, boot_id=self.boot_id, pid=supervisor.pid, start=supervisor.start)
         with suppress(StaleTokenError):
-            self.store.started(task.id, task.token, started_at=meta.started_at, holder=holder)
+            self.store.started(task.id, task.token, started_at=started_at, holder=holder)
             self.instance.locks.files.refresh(replace(lock, holder=holder))
             user = task.spec.user
-            self.instance.log.info("started", task=task.id, user=user, attempt=task.attempt, pid=meta.pid)
+            self.instance.log.info("started", task=task.id, user=user, attempt=task.attempt, pid=supervisor.pid)
 
     def _ask_to_stop(self, task: Task, supervisor: ProcessId) -> None:
         """Leave the note that says who wants it, then signal. Signalling again is harmless, forgetting it is not."""
@@ -216,7 +227,7 @@ class Runs:
     def _never_started(self, task: Task, lock: Lock, verdict: Verdict) -> tuple[Ended | None, bool]:
         run_dir = self.examiner.run_dir(task)
         if task.cancel is None:
-            why = "its dispatcher died before it started" if self._is_gone(lock.holder) else "it did not start in time"
+            why = why_not_started(lock.holder)
             give_back(self.instance, task, lock, why=why, evidence=verdict.evidence)
             rundir.discard(run_dir)
             return None, True
@@ -250,7 +261,7 @@ class Runs:
         """Free quarantined locks whose last processes have gone by now; True if one was freed."""
         freed = False
         for lock in self.store.locks():
-            if lock.state == "quarantined" and lock.kind == "run" and lock.holder.host == self.host:
+            if lock.state == "quarantined" and lock.kind == "run":
                 freed = self._look_at_quarantined(lock) or freed
         return freed
 

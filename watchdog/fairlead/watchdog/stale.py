@@ -7,12 +7,12 @@ import os
 import time
 from typing import Any
 
-from fairlead.base.identity import ProcessId, boot_id, host, is_alive, start_of
+from fairlead.base.identity import boot_id, host, start_of
 from fairlead.conductor import tree
-from fairlead.conductor.launch import MARKER
+from fairlead.conductor.orders import MARKER
 from fairlead.queue.instance import Instance
 from fairlead.queue.lockfiles import LockFile, Metadata
-from fairlead.queue.locks import this_holder
+from fairlead.queue.locks import has_ended, this_holder
 from fairlead.queue.store import Lock
 from fairlead.watchdog.open_files import open_by
 
@@ -47,8 +47,6 @@ class StaleLocks:
     def _release_if_dead(self, lock: Lock) -> bool:
         """A command under the lock holds it no longer once it is gone, with all that it started."""
         holder = lock.holder
-        if holder.host != self.host:
-            return False
         if holder.boot_id == self.boot_id and self._lives(lock):
             return False
         evidence = {"proof": "its process and what it started are gone", "pid": holder.pid, "boot_id": holder.boot_id}
@@ -62,8 +60,7 @@ class StaleLocks:
     def _lives(self, lock: Lock) -> bool:
         if lock.task_id == SWEEPER and lock.holder == this_holder():
             return False  # we hold none between two looks: the last one failed before it could let go
-        process = ProcessId(lock.holder.pid, lock.holder.start)
-        return is_alive(process) or bool(tree.marked(MARKER, lock.lock_id))
+        return not has_ended(lock.holder) or bool(tree.marked(MARKER, lock.lock_id))
 
     def _mend_mirror(self, user: str, lock: Lock) -> None:
         """The row is the truth: a mirror of it that was removed or spoilt is made anew, the spoilt one kept aside."""
@@ -101,9 +98,10 @@ class StaleLocks:
         return None if proof is None or tree.marked(MARKER, found.lock_id) else proof
 
     def _gone(self, data: dict[str, Any]) -> dict[str, Any] | None:
-        """A foreign holder is proven dead only by this host's own processes: age proves nothing."""
+        """A foreign holder is proven dead only by this machine's own processes: age proves nothing."""
         pid = data.get("acquired_by_pid")
-        if data.get("host") != self.host or not isinstance(pid, int):
+        is_here = data.get("host") == self.host or data.get("boot_id") == self.boot_id
+        if not is_here or not isinstance(pid, int):
             return None
         if data.get("boot_id", self.boot_id) != self.boot_id:
             return {"proof": "another boot", "boot_id": data["boot_id"]}

@@ -11,8 +11,8 @@ from fairlead.watchdog.stale import StaleLocks
 
 #: Seconds between two prunings.
 PRUNE_EVERY = 3600.0
-#: Accepted files that are looked at with one of them: about a third of a second.
-LOOKED_AT = 20_000
+#: Of each kind, with one look: a second at the most, in which no end is recorded.
+PRUNED_AT_ONCE = 2_000
 #: The kernel keeps this many rings for us, unless it is told otherwise, and turns the next ones away.
 CROWD = 10
 #: The archive waits this long at most while runs ring: who waits for an end, or for his turn, comes first.
@@ -103,5 +103,5 @@ class Watchdog:
         """Old records and logs go, now and then."""
         now = self.instance.clock.boot()
         if now >= self._prune_at:
-            self._prune_at = now + PRUNE_EVERY
-            self.retention.prune(most=LOOKED_AT)
+            pruned = self.retention.prune(most=PRUNED_AT_ONCE)
+            self._prune_at = now if pruned.more else now + PRUNE_EVERY

@@ -11,7 +11,7 @@ from fairlead.cli.access import open_instance, who
 from fairlead.cli.arguments import Parser, parser
 from fairlead.cli.options import duration, split_command
 from fairlead.cli.output import say
-from fairlead.conductor.launch import MARKER
+from fairlead.conductor.orders import MARKER
 from fairlead.queue.instance import Instance
 from fairlead.queue.locks import this_holder
 from fairlead.queue.states import ACTIVE
