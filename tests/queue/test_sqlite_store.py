@@ -11,7 +11,7 @@ from pathlib import Path
 import apsw
 import pytest
 from tests.queue.conformance import StoreConformance
-from tests.queue.driver import Driver, MakeStore
+from tests.queue.driver import NOW, Driver, MakeStore, a_spec
 from tests.queue.invariants import ALL, check_counters, check_store
 from tests.support.kernel_errors import KNOWN
 from tests.support.programs import ROOT, command, run, started
@@ -23,6 +23,7 @@ from fairlead.queue.errors import (
     StoreVersionError,
 )
 from fairlead.queue.sqlite import connection
+from fairlead.queue.sqlite.base import as_json
 from fairlead.queue.sqlite.connection import Connection
 from fairlead.queue.sqlite.schema import MIGRATIONS, VERSION
 from fairlead.queue.sqlite.store import SqliteStore, open_store
@@ -125,6 +126,30 @@ def test_an_older_schema_is_brought_up(path: str, monkeypatch: pytest.MonkeyPatc
         store = open_store(path)
         assert store.get(task_id).status is Status.QUEUED
         assert store.db.rows("SELECT x FROM later") == [(1,)]
+
+
+def test_tasks_of_the_first_version_keep_their_order(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store from before tasks had places is brought up: every task stands where its number put it."""
+    with monkeypatch.context() as patch:
+        patch.setattr(connection, "MIGRATIONS", MIGRATIONS[:1])
+        patch.setattr(connection, "VERSION", 1)
+        old = open_store(path)
+        for number, rank in enumerate((2, 0, 2, 3)):
+            old.db.run(_ADD_TO_THE_FIRST_VERSION, (f"t{number}", rank, NOW, as_json(a_spec(priority=rank))))
+        old.db.run("INSERT INTO users (name, standing, weight, pending, ready) VALUES ('alice', 0, 1, 4, 4)")
+        old.db.run("INSERT INTO lanes SELECT name, 'site', standing, weight, pending, ready, 0 FROM users")
+        old.close()
+    drive = Driver(open_store(path))
+    assert drive.store.get("t0").seq == 1
+    new = drive.add()
+    assert drive.drain() == ["t1", "t0", "t2", new, "t3"]
+    check_counters(path)
+
+
+_ADD_TO_THE_FIRST_VERSION = """
+INSERT INTO tasks (id, user, project, rank, status, due, since, created_at, updated_at, spec)
+VALUES (?1, 'alice', 'site', ?2, 'queued', 1, ?3, ?3, ?3, ?4)
+"""
 
 
 def test_a_failed_upgrade_changes_nothing(path: str, monkeypatch: pytest.MonkeyPatch) -> None:

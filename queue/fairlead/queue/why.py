@@ -68,7 +68,7 @@ class Why:
 
     def _head(self, task: Task) -> Head:
         since = max(task.created_at, task.spec.run_at or 0)
-        return Head(task_id=task.id, rank=task.spec.priority, seq=task.seq, since=since)
+        return Head(task_id=task.id, rank=task.spec.priority, place=task.seq, since=since)
 
     def _snapshot(self, task: Task) -> Snapshot:
         """Everybody who could be next, and this task's user with whatever holds him."""

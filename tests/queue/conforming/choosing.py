@@ -268,6 +268,39 @@ class Choosing(Conforming):
         drive.add(priority=2)
         assert picked(drive.look()) == [low]
 
+    @pytest.mark.parametrize("how", ["run_at", "retry"])
+    def test_low_never_starves_behind_one_that_has_just_joined(self, drive: Driver, how: str) -> None:
+        """A task that entered first but became due last does not hide how long the others have waited."""
+        first = drive.add(priority=3, run_at=NOW + 10 * HOUR if how == "run_at" else None)
+        if how == "retry":
+            drive.store.cancel(first, by="x", now=NOW)
+        low = drive.add(priority=3)
+        drive.now += 10 * HOUR
+        if how == "retry":
+            drive.store.retry(first, by="x", now=drive.now)
+        else:
+            assert drive.store.promote_due(drive.now) == 1
+        drive.add(priority=1)
+        assert picked(drive.look()) == [low]
+
+    def test_low_never_starves_behind_another_date(self, drive: Driver) -> None:
+        """Of two dated tasks the one that has been due for long shows its age, although it entered second."""
+        drive.add(priority=3, run_at=NOW + 10 * HOUR)
+        low = drive.add(priority=3, run_at=NOW + HOUR)
+        for hours in (1, 9):
+            drive.now += hours * HOUR
+            assert drive.store.promote_due(drive.now) == 1
+        drive.add(priority=1)
+        assert picked(drive.look()) == [low]
+
+    def test_express_tasks_go_by_their_place(self, drive: Driver) -> None:
+        """An operator's critical task that has just become due goes behind one that waits."""
+        drive.add("olga", priority=0, express=True, run_at=NOW + HOUR)
+        waiting = drive.add("oleg", priority=0, express=True)
+        drive.now += HOUR
+        drive.store.promote_due(drive.now)
+        assert picked(drive.look(free=1)) == [waiting]
+
     def test_the_least_served_user_is_next(self, drive: Driver) -> None:
         """Time held decides across users, whatever the priorities."""
         for user, rank in (("alice", 0), ("alice", 0), ("bob", 3), ("bob", 3)):

@@ -122,6 +122,24 @@ class Entering(Conforming):
         assert snapshot.candidates[0].lanes[0].heads[0].since <= snapshot.now
         assert drive.claim_task(item.id)
 
+    def test_what_comes_due_stands_behind_those_who_wait(self, drive: Driver) -> None:
+        """Dated tasks queue up as their times come, those of the same time in the order in which they entered."""
+        late = drive.add(run_at=NOW + 2 * HOUR)
+        twins = [drive.add(run_at=NOW + HOUR) for _ in range(2)]
+        waiting = drive.add()
+        drive.now += 3 * HOUR
+        drive.store.promote_due(drive.now)
+        fresh = drive.add()
+        assert drive.drain() == [waiting, *twins, late, fresh]
+
+    def test_a_task_whose_date_is_changed_stands_at_the_end(self, drive: Driver) -> None:
+        """Its waiting is counted anew, so that its place is a new one too, whether it was due before or not."""
+        dated, due = drive.add(run_at=NOW + HOUR), drive.add(run_at=NOW - HOUR)
+        waiting = drive.add()
+        for task_id in (dated, due):
+            drive.store.update(task_id, 1, Changes(run_at=None), now=NOW)
+        assert drive.drain() == [waiting, dated, due]
+
     # ------------------------------------------------------------------ cancel
 
     @pytest.mark.parametrize("run_at", [None, NOW + HOUR])
@@ -193,12 +211,20 @@ class Entering(Conforming):
         assert drive.claim() == []
         assert drive.store.next_due() == NOW + HOUR
 
-    def test_a_retried_task_has_its_old_place(self, drive: Driver) -> None:
-        """It goes before tasks of its priority that came after it."""
+    def test_a_retried_task_waits_at_the_end_of_the_line(self, drive: Driver) -> None:
+        """It goes behind the tasks of its priority that wait already, and before those that come later."""
         claim = drive.run_one()
-        later = drive.add()
+        waiting = drive.add()
         drive.finish(claim, Status.FAILED)
         drive.store.retry(claim.task.id, by="bob", now=drive.now)
+        later = drive.add()
+        assert drive.drain() == [waiting, claim.task.id, later]
+
+    def test_a_task_taken_back_keeps_its_place(self, drive: Driver) -> None:
+        """A claim that never started costs a task nothing: it is the next again."""
+        claim = drive.claim_one()
+        later = drive.add()
+        drive.unclaim(claim)
         assert drive.drain() == [claim.task.id, later]
 
     # ------------------------------------------------------------------ update

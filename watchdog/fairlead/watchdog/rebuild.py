@@ -293,8 +293,8 @@ def _is_later(live: Restored, archived: Task) -> bool:
 
 
 def _line(one: Restored) -> tuple[int, int, str]:
-    """Where a task stood in the line: by when it came."""
-    return one.task.created_at, one.task.seq, one.task.id
+    """Where a task stands in the line: by when it could run, which is how its waiting is measured."""
+    return max(one.task.created_at, one.task.spec.run_at or 0), one.task.seq, one.task.id
 
 
 def _attempt(meta: Meta) -> Attempt:

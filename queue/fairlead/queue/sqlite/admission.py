@@ -76,9 +76,14 @@ class Admission(StorePart):
         with self.db.transaction():
             rows = self.db.rows(sql.COME_DUE, (now, PORTION))
             for seq, user, project in rows:
-                self.db.run(sql.MAKE_DUE, (seq,))
+                self.db.run(sql.MAKE_DUE, (self._last_place(), seq))
                 self._enter(user, project, now, pending=0, ready=1)
         return len(rows)
+
+    def _last_place(self) -> int:
+        """Behind everybody who waits: who has waited longer must not be hidden."""
+        place: int = self.db.value(sql.LAST_PLACE)
+        return place
 
     def next_due(self) -> int | None:
         """When the next waiting `run_at` comes."""
@@ -102,7 +107,7 @@ class Admission(StorePart):
             task = self._task(task_id)
             check_retry(task_id, task.status)
             due = int(is_due(task.spec, now))
-            values = {"due": due, "since": since(task.spec, now, now, self._clock(now))}
+            values = {"due": due, "since": since(task.spec, now, now, self._clock(now)), "place": self._last_place()}
             self.db.run(sql.RETRY, values | {"id": task_id, "now": now})
             self._enter(task.spec.user, task.spec.project, now, pending=1, ready=due)
             self._log(now, "retried", task, Status.QUEUED, by=by, after=task.status)
@@ -121,12 +126,13 @@ class Admission(StorePart):
             return self._task(task_id)
 
     def _change(self, task: Task, spec: Spec, now: int) -> None:
-        [(starts, was_due)] = self.db.rows(sql.DUE_OF_TASK, (task.id,))
+        [(starts, was_due, place)] = self.db.rows(sql.DUE_OF_TASK, (task.id,))
         due = was_due
         if spec.run_at != task.spec.run_at:
             starts, due = since(spec, now, now, self._clock(now)), int(is_due(spec, now))
+            place = self._last_place()
         values = {"id": task.id, "version": task.version, "now": now, "spec": as_json(spec)}
-        self.db.run(sql.CHANGE, values | {"rank": spec.priority, "since": starts, "due": due})
+        self.db.run(sql.CHANGE, values | {"rank": spec.priority, "since": starts, "due": due, "place": place})
         self._enter(spec.user, spec.project, now, pending=0, ready=due - was_due)
         self._log(now, "changed", task, Status.QUEUED, priority=spec.priority, run_at=spec.run_at)
 

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from fairlead.queue import standing
+from fairlead.queue.decide import Head
 from fairlead.queue.errors import NoSuchTaskError
 from fairlead.queue.sqlite import statements as sql
 from fairlead.queue.sqlite.connection import Connection, Row
@@ -39,6 +40,11 @@ def as_task(row: Row) -> Task:
         cancel=row[12],
         archived=bool(row[13]),
     )
+
+
+def as_head(row: Row) -> Head:
+    """A row of HEADS as a record."""
+    return Head(task_id=row[0], rank=row[1], place=row[2], since=row[3], express=bool(row[4]))
 
 
 def as_lock(row: Row) -> Lock:
@@ -169,7 +175,7 @@ class StorePart:
             error=f"cancelled by {by} before it started",
             finished_at=now,
         )
-        [(_, due)] = self.db.rows(sql.DUE_OF_TASK, (task.id,))
+        [(_, due, _)] = self.db.rows(sql.DUE_OF_TASK, (task.id,))
         self.db.run(sql.CANCEL_QUEUED, {"id": task.id, "outcome": as_json(outcome), "now": now})
         self._shift(task.spec.user, task.spec.project, pending=-1, ready=-due)
         self._log(now, "cancelled", task, Status.CANCELLED, by=by)

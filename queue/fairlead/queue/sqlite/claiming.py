@@ -7,7 +7,7 @@ from typing import Any
 from fairlead.queue.decide import Candidate, Head, Lane, Pick, Snapshot
 from fairlead.queue.errors import StaleTokenError
 from fairlead.queue.sqlite import statements as sql
-from fairlead.queue.sqlite.base import StorePart, as_json, as_lock, as_task
+from fairlead.queue.sqlite.base import StorePart, as_head, as_json, as_lock, as_task
 from fairlead.queue.states import FINAL, IllegalTransitionError, Status
 from fairlead.queue.store import Claim, Ended, Holder, Lock, Terms
 from fairlead.queue.task import Outcome, Task
@@ -53,13 +53,13 @@ class Claiming(StorePart):
 
     def _heads(self, user: str, project: str) -> tuple[Head, ...]:
         rows = self.db.rows(sql.HEADS, {"user": user, "project": project})
-        return tuple(Head(task_id=row[0], rank=row[1], seq=row[2], since=row[3], express=bool(row[4])) for row in rows)
+        return tuple(map(as_head, rows))
 
     def _express(self, choice: dict[str, Any]) -> dict[str, Candidate]:
         """Operators' critical tasks, as candidates of their own: their user may not be among the first."""
         found: dict[str, Candidate] = {}
-        for user, project, task_id, rank, seq, since, standing in self.db.rows(sql.EXPRESS, choice):
-            head = Head(task_id=task_id, rank=rank, seq=seq, since=since, express=True)
+        for user, project, task_id, rank, place, since, standing in self.db.rows(sql.EXPRESS, choice):
+            head = Head(task_id=task_id, rank=rank, place=place, since=since, express=True)
             lane = Lane(project=project, standing=standing, heads=(head,))
             found.setdefault(user, Candidate(user=user, standing=standing, lanes=(lane,)))
         return found

@@ -136,5 +136,16 @@ MIGRATIONS: tuple[str, ...] = (
 
     CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
     """,
+    """
+    -- Where a task stands in the line of its priority: its seq, or a later number of the same sequence if it became
+    -- due, or was retried, after it had entered. By seq alone, one that has just become due would stand before those
+    -- that have waited long, and nobody would see how long.
+    ALTER TABLE tasks ADD COLUMN place INTEGER NOT NULL DEFAULT 0;
+    UPDATE tasks SET place = seq;
+    DROP INDEX tasks_heads;
+    CREATE INDEX tasks_heads ON tasks (user, project, rank, place) WHERE status = 'queued' AND due = 1;
+    DROP INDEX tasks_express;
+    CREATE INDEX tasks_express ON tasks (place) WHERE status = 'queued' AND due = 1 AND express = 1;
+    """,
 )
 VERSION = len(MIGRATIONS)
