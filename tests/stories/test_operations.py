@@ -144,6 +144,33 @@ def test_a_stale_change_is_refused(home: Home) -> None:
     assert json.loads(Path(path).read_text("utf-8"))["title"] == "one"
 
 
+def test_express_follows_the_priority(home: Home) -> None:
+    """An operator's task goes before everybody's while it is critical, however it became so; nobody else's does."""
+    home.configure(operators=["olga"])
+    ids = {user: home.submit(user=user) for user in ("olga", "ann")}
+    for version, (priority, express) in enumerate([(0, True), (3, False), (0, True)], start=1):
+        for user, task in ids.items():
+            home.operations().change(task, version, Changes(priority=priority), by="ann")
+            assert is_express(home, user) == (express and user == "olga")
+    home.operations().change(ids["olga"], 4, Changes(title="still critical", express=False), by="ann")
+    assert is_express(home, "olga")
+
+
+def test_a_forgotten_express_task_comes_back_as_one(home: Home) -> None:
+    """A task from the archive is retried with the rights that its user has now."""
+    home.configure(operators=["olga"])
+    task = home.submit(user="olga", priority="critical")
+    home.operations().cancel(task, by="olga")
+    assert home.store.forget(home.task(task).updated_at + 10 * DAY_MS, 10) == [task]
+    home.operations().retry(task, by="olga")
+    assert is_express(home, "olga")
+
+
+def is_express(home: Home, user: str) -> bool:
+    """Whether a user's first task goes before everybody's."""
+    return home.store.candidate(user).lanes[0].heads[0].express
+
+
 def test_what_is_claimed_meanwhile_needs_no_record(home: Home) -> None:
     """A change that was overtaken by a claim is in the run already."""
     dispatcher = home.dispatcher()

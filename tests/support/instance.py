@@ -178,7 +178,8 @@ class Home:
     def operations(self) -> Operations:
         """What people may ask for."""
         instance = self._open_once()
-        return Operations(self.paths, instance.store, instance.clock, instance.log)
+        operators = instance.config.operators
+        return Operations(self.paths, instance.store, instance.clock, instance.log, lambda: operators)
 
     def why(self, task_id: str) -> Answer:
         """Why a task does not run."""

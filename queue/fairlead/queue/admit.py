@@ -32,7 +32,7 @@ from fairlead.base.text import one_line, visible
 from fairlead.config.paths import Paths
 from fairlead.config.schema import Config
 from fairlead.queue.store import Admitted, Store, Submission
-from fairlead.queue.task import Event
+from fairlead.queue.task import Event, is_express
 from fairlead.queue.taskfile import parse_task
 
 #: From this many files on, one syncfs is cheaper than an fsync each.
@@ -149,7 +149,7 @@ class Admission:
         data = read_plain(file.path, self.config.limits.task_file_bytes)
         now = self.clock.wall_ms()
         parsed = parse_task(data, file.name, self._owner(file.path), self.config, now)
-        express = parsed.spec.priority == 0 and parsed.spec.user in self.config.operators
+        express = is_express(parsed.spec.user, parsed.spec.priority, self.config.operators)
         submission = Submission(id=file.id, spec=parsed.spec, created_at=created_at(file.id, now), express=express)
         return submission, tuple(parsed.notes)
 

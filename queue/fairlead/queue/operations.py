@@ -1,10 +1,10 @@
 """What people may ask for: submit, cancel, retry, change, pause, resume. The one way for every interface."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from fairlead.base.bell import ring, ring_all
@@ -21,7 +21,7 @@ from fairlead.queue.instance import Instance
 from fairlead.queue.record import record_of, task_of
 from fairlead.queue.states import ACTIVE, FINAL, Status
 from fairlead.queue.store import Restored, Store
-from fairlead.queue.task import Changes, Task
+from fairlead.queue.task import Changes, Task, is_express
 from fairlead.queue.taskfile import Parsed, parse_task
 
 #: Scopes that can be paused.
@@ -114,11 +114,15 @@ class Submitting:
 class Operations:
     """Changes of tasks and pauses, with a ring for those who must react."""
 
-    def __init__(self, paths: Paths, store: Store, clock: Clock, log: Log) -> None:
+    def __init__(
+        self, paths: Paths, store: Store, clock: Clock, log: Log, operators: Callable[[], Collection[str]]
+    ) -> None:
         self.paths = paths
         self.store = store
         self.clock = clock
         self.log = log
+        #: Asked for only where it matters: most operations need no settings.
+        self.operators = operators
         self.archive = Archive(paths.archive)
         self.accepted = Accepted(paths.accepted)
 
@@ -156,16 +160,24 @@ class Operations:
                 raise
         task, attempts = task_of(record)
         restored = replace(task, archived=True)
-        self.store.restore([Restored(task=restored, attempts=attempts)], now=self.clock.wall_ms())
+        express = is_express(task.spec.user, task.spec.priority, self.operators())
+        self.store.restore([Restored(task=restored, attempts=attempts, express=express)], now=self.clock.wall_ms())
         return restored
 
     def change(self, task_id: str, version: int, changes: Changes, *, by: str) -> Task:
         """Change a waiting task, if nobody else did meanwhile."""
-        task = self.store.update(task_id, version, changes, now=self.clock.wall_ms())
+        task = self.store.update(task_id, version, self._authorised(task_id, changes), now=self.clock.wall_ms())
         self._write_down(task)
         self.log.info("changed", task=task_id, user=task.spec.user, by=by)
         ring(self.paths.bells, "daemon", "changed")
         return task
+
+    def _authorised(self, task_id: str, changes: Changes) -> Changes:
+        """The changes with what they entitle to: an operator's task goes before everybody's while it is critical."""
+        if changes.priority is UNSET:
+            return replace(changes, express=UNSET)
+        user = self.store.get(task_id).spec.user
+        return replace(changes, express=is_express(user, changes.priority, self.operators()))
 
     def _write_down(self, task: Task) -> None:
         """The file that a rebuilt store would start from says what is asked for now."""

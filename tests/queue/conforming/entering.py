@@ -238,6 +238,16 @@ class Entering(Conforming):
         assert changed.version == 2
         assert drive.drain() == [second, first]
 
+    def test_whether_a_task_is_express_can_be_changed(self, drive: Driver) -> None:
+        """It goes before everybody's from then on, or no longer; changes of something else leave that alone."""
+        drive.serve("olga", 500)
+        other, task_id = drive.add("alice"), drive.add("olga")
+        drive.store.update(task_id, 1, Changes(priority=0, express=True), now=drive.now)
+        drive.store.update(task_id, 2, Changes(title="new"), now=drive.now)
+        assert picked(drive.look(free=1)) == [task_id]
+        drive.store.update(task_id, 3, Changes(priority=3, express=False), now=drive.now)
+        assert picked(drive.look(free=1)) == [other]
+
     def test_who_read_an_old_version_changes_nothing(self, drive: Driver) -> None:
         """The second of two who read the same version is refused."""
         task_id = drive.add()

@@ -29,7 +29,7 @@ from fairlead.queue.record import task_of
 from fairlead.queue.sqlite.store import SqliteStore, open_store
 from fairlead.queue.states import Status
 from fairlead.queue.store import Holder, Lock, Restored
-from fairlead.queue.task import Attempt, Task
+from fairlead.queue.task import Attempt, Task, is_express
 from fairlead.queue.taskfile import parse_task
 
 #: Attempts that left no trace may have used tokens up to this far above the highest that is known.
@@ -167,7 +167,7 @@ class Rebuild:
         return self._restored(task, [])
 
     def _restored(self, task: Task, attempts: Sequence[Attempt]) -> Restored:
-        express = task.spec.priority == 0 and task.spec.user in self.config.operators
+        express = is_express(task.spec.user, task.spec.priority, self.config.operators)
         return Restored(task=task, attempts=attempts, express=express)
 
     def _ended(self, live: dict[str, Restored]) -> Iterator[Restored]:

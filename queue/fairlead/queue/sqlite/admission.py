@@ -122,17 +122,20 @@ class Admission(StorePart):
                     f"task {task_id} is {task.status} at version {task.version}, not queued at version {version}: "
                     "read it again, then change it."
                 )
-            self._change(task, _changed(task.spec, changes), now)
+            self._change(task, changes, now)
             return self._task(task_id)
 
-    def _change(self, task: Task, spec: Spec, now: int) -> None:
+    def _change(self, task: Task, changes: Changes, now: int) -> None:
+        spec = _changed(task.spec, changes)
         [(starts, was_due, place)] = self.db.rows(sql.DUE_OF_TASK, (task.id,))
         due = was_due
         if spec.run_at != task.spec.run_at:
             starts, due = since(spec, now, now, self._clock(now)), int(is_due(spec, now))
             place = self._last_place()
         values = {"id": task.id, "version": task.version, "now": now, "spec": as_json(spec)}
-        self.db.run(sql.CHANGE, values | {"rank": spec.priority, "since": starts, "due": due, "place": place})
+        values |= {"rank": spec.priority, "since": starts, "due": due, "place": place}
+        express = None if changes.express is UNSET else int(changes.express)
+        self.db.run(sql.CHANGE, values | {"express": express})
         self._enter(spec.user, spec.project, now, pending=0, ready=due - was_due)
         self._log(now, "changed", task, Status.QUEUED, priority=spec.priority, run_at=spec.run_at)
 
@@ -160,5 +163,5 @@ def _warned(item: Submission, result: Admitted, pending: dict[str, int], warn_at
 
 
 def _changed(spec: Spec, changes: Changes) -> Spec:
-    given = {name: getattr(changes, name) for name in changes.__struct_fields__}
+    given = {name: getattr(changes, name) for name in changes.__struct_fields__ if name != "express"}
     return replace(spec, **{name: value for name, value in given.items() if value is not UNSET})

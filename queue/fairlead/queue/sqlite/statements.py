@@ -60,8 +60,8 @@ WHERE id = :id AND status IN ('failed', 'cancelled', 'lost')
 
 #: Change a queued task that still has the version its changer read.
 CHANGE = """
-UPDATE tasks SET rank = :rank, due = :due, since = :since, place = :place, spec = :spec, updated_at = :now,
-    version = version + 1
+UPDATE tasks SET rank = :rank, due = :due, since = :since, place = :place, spec = :spec,
+    express = coalesce(:express, express), updated_at = :now, version = version + 1
 WHERE id = :id AND version = :version AND status = 'queued'
 """
 
