@@ -247,6 +247,9 @@ class Store(Protocol):
     def pauses(self) -> list[Pause]:
         """What is paused."""
 
+    def come_back(self, user: str, now: int) -> None:
+        """Let a user take part again whom something outside the store had kept out: he has saved nothing up."""
+
     # Reading
     def get(self, task_id: str) -> Task:
         """One task."""

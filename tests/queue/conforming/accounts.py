@@ -162,6 +162,31 @@ class Accounts(Conforming):
         assert drive.release(lock_id) if lock_id else drive.store.resume(how, by="op", now=drive.now)
         assert standing_of(drive, "bob") == (was if how == "all" else standing_of(drive, "alice"))
 
+    def test_nobody_saves_up_behind_what_the_store_does_not_see(self, drive: Driver) -> None:
+        """Who was kept out by a foreign file comes back at the level of the others, with his debts."""
+        for user in ("bob", "alice"):
+            drive.add(user)
+        for _ in range(2):
+            [claim] = drive.claim(["bob"])
+            drive.finish(claim, held=1000.0)
+            drive.add("alice")
+        drive.store.come_back("bob", drive.now)
+        assert standing_of(drive, "bob") == standing_of(drive, "alice")
+        drive.serve("alice", 1)
+        debt = standing_of(drive, "alice")
+        drive.store.come_back("alice", drive.now)
+        assert standing_of(drive, "alice") == debt
+
+    def test_who_has_nothing_to_do_does_not_come_back(self, drive: Driver) -> None:
+        """No account is opened or lifted for somebody who waits for nothing: his next task does that."""
+        drive.serve("bob", 10)
+        was = standing_of(drive, "bob")
+        drive.serve("alice", 1000)
+        drive.add("alice")
+        for user in ("bob", "nobody"):
+            drive.store.come_back(user, drive.now)
+        assert standing_of(drive, "bob") == was
+
     def test_a_project_does_not_save_up_behind_its_pause(self, drive: Driver) -> None:
         """It comes back at the level of its user's other projects; its user, who went on, stays where he is."""
         drive.serve("bob", 5000)

@@ -134,7 +134,7 @@ class StorePart:
         return standing.lift(account[0] if account else None, level, self._clock(now) / 1000, self._half_life())
 
     def _come_back(self, user: str, now: int) -> None:
-        """A hold or a pause has ended: a user who waits takes part again, and nobody saves up meanwhile."""
+        """What kept a user out has ended: one who waits takes part again, and nobody saves up meanwhile."""
         account = self.db.row(sql.USER_ACCOUNT, (user,))
         if account is not None and account[2]:
             self._lift_user(user, account, now)

@@ -13,7 +13,7 @@ from fairlead.queue.store import Holder, Lock, PastLock, Pause
 
 
 class Locking(StorePart):
-    """acquire, release, renew, quarantine, locks, lock, past_lock, pause, resume, pauses."""
+    """acquire, release, renew, quarantine, locks, lock, past_lock, past_locks, pause, resume, come_back, pauses."""
 
     def acquire(self, name: str, *, task_id: str, holder: Holder, now: int, lease: float) -> Lock | None:
         """Take a lock for a person's command; None while somebody holds it, or a task of that user runs."""
@@ -115,6 +115,11 @@ class Locking(StorePart):
         others = self.db.row(sql.LEVEL_OF_LANES, {"user": user, "project": project})
         self._lift_lane(user, project, self.db.row(sql.LANE_ACCOUNT, (user, project)), now)
         if others == (None, None):
+            self._come_back(user, now)
+
+    def come_back(self, user: str, now: int) -> None:
+        """Let a user take part again whom something outside the store had kept out: he has saved nothing up."""
+        with self.db.transaction():
             self._come_back(user, now)
 
     def pauses(self) -> list[Pause]:
