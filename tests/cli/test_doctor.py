@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.cli.running import Run
+from tests.cli.running import Run, quarantined_task
 
 from fairlead.cli import doctoring
 
@@ -153,6 +153,14 @@ def test_a_quarantined_lock(run: Run) -> None:
     level, what, advice = one_about(findings(run), "is quarantined")
     assert (level, what) == ("fail", "user:ann is quarantined since task some-task")
     assert advice == "look whether [[7, 9]] are alive, then `fairlead lock release ann --force`"
+
+
+def test_a_quarantined_lock_of_a_task(run: Run) -> None:
+    """It has no user: the advice names it in full, as `lock release` takes it."""
+    task_id = quarantined_task(run.home)
+    _, what, advice = one_about(findings(run), "is quarantined")
+    assert what == f"task:{task_id} is quarantined since task {task_id}"
+    assert advice.endswith(f"then `fairlead lock release task:{task_id} --force`")
 
 
 def test_a_lease_that_is_over(run: Run) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from tests.cli.running import Run
+from tests.cli.running import Run, quarantined_task
 from tests.support.instance import Home
 
 from fairlead.base.errors import RefusedError
@@ -160,6 +160,19 @@ def test_a_quarantined_lock_needs_force(run: Run) -> None:
     assert run.home.store.past_locks(1)[0].evidence["was"] == "quarantined"
 
 
+def test_the_lock_of_a_single_task_is_released_by_its_name(run: Run) -> None:
+    """Without serialization a task has a lock of its own; `why` names the command that frees it."""
+    task_id = quarantined_task(run.home)
+    run("retry", task_id)
+    command = f"lock release task:{task_id}"
+    assert f"`fairlead {command} --force`" in run("why", task_id).out
+    assert "make sure, then say --force" in run.refusal(*command.split(), code=5)
+    assert run.lines(*command.split(), "--force") == [f"the lock of task:{task_id} is free"]
+    assert run.json(*command.split()) == {"released": f"task:{task_id}", "evidence": {"proof": "nobody holds it"}}
+    assert run.home.store.past_locks(1)[0].evidence["was"] == "quarantined"
+    assert "quarantined" not in run("why", task_id).out
+
+
 def test_a_foreign_file_needs_force_and_is_kept_aside(run: Run) -> None:
     """Whoever made it finds it again."""
     run.home.open()
@@ -187,3 +200,4 @@ def test_wrong_words_are_refused(run: Run) -> None:
     assert "invalid choice: 'take'" in run.refusal("lock", "take", "ann", code=2)
     assert "required: USER" in run.refusal("lock", "release", code=2)
     assert "cannot be a user" in run.refusal("lock", "release", "../x", code=2)
+    assert "is not a task id" in run.refusal("lock", "release", "task:../x", code=2)

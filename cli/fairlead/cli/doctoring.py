@@ -155,7 +155,7 @@ def _locks(access: Access) -> Iterator[Finding]:
     for lock in access.store.locks():
         if lock.state == "quarantined":
             left = lock.evidence.get("left")
-            advice = f"look whether {left} are alive, then `fairlead lock release {lock.user} --force`"
+            advice = f"look whether {left} are alive, then `fairlead lock release {lock.user or lock.name} --force`"
             yield Finding("fail", f"{lock.name} is quarantined since task {lock.task_id}", advice)
         elif lock.expires_at < access.clock.wall_ms() and lock.kind == "run":
             yield Finding("warn", f"the lease of {lock.name} is over", "the watchdog ends its run; is it running?")

@@ -239,6 +239,50 @@ class Choosing(Conforming):
         assert drive.release(claim.lock_id)
         assert [again.task.id for again in drive.claim()] == [claim.task.id]
 
+    @pytest.mark.parametrize("express", [False, True])
+    def test_a_quarantined_lock_of_a_task_stops_nobody_else(self, drive: Driver, express: bool) -> None:  # noqa: FBT001
+        """With one slot, the same project's next task, another project's and another user's are found behind it."""
+        drive.serialized = False
+        kept = self._kept(drive, express=express)
+        assert drive.look(free=1).candidates == ()
+        assert drive.store.candidate("alice").lanes[0].heads == ()
+        others = [drive.add(priority=3), drive.add(project="shop"), drive.add("bob")]
+        assert sorted(drive.drain()) == sorted(others)
+        assert drive.status(kept) is Status.QUEUED
+
+    def test_a_quarantined_lock_of_a_task_keeps_it_with_serialization_too(self, drive: Driver) -> None:
+        """The run that may still live was started without; its task is not claimed under the user's lock either."""
+        drive.serialized = False
+        kept = self._kept(drive)
+        drive.serialized = True
+        assert drive.look().candidates == ()
+        assert drive.claim_task(kept) == []
+        assert drive.hold("alice")
+
+    def test_nobody_saves_up_behind_a_quarantined_lock_of_a_task(self, drive: Driver) -> None:
+        """Who had nothing else to start comes back at the level of the others; who had, has taken part all the time."""
+        drive.serialized = False
+        for user in ("alice", "carol", "dave"):
+            self._kept(drive, user)
+        drive.add("carol", "shop")
+        drive.add("dave")
+        low = {user: drive.store.candidate(user).standing for user in ("alice", "carol", "dave")}
+        drive.run_one("bob")
+        drive.serve("bob", 1000)
+        drive.add("bob")
+        for lock in drive.store.locks():
+            if lock.state == "quarantined":
+                assert drive.release(lock.lock_id)
+        lifted = {user for user, before in low.items() if drive.store.candidate(user).standing > before}
+        assert lifted == {"alice"}
+
+    def _kept(self, drive: Driver, user: str = "alice", *, express: bool = False) -> str:
+        """A task that was retried while the lock of its last run is in quarantine."""
+        claim = drive.run_one(user, priority=0, express=express)
+        drive.finish(claim, Status.LOST, quarantine=True)
+        drive.store.retry(claim.task.id, by="bob", now=drive.now)
+        return claim.task.id
+
     def test_a_lock_freed_by_force_lets_nobody_in_while_the_task_is_active(self, drive: Driver) -> None:
         """The row is gone, but the task that ran under it has not ended: nobody runs beside it."""
         claim = drive.run_one()

@@ -40,9 +40,12 @@ class Locking(StorePart):
                 self._log(now, "refused", what="release", lock_id=lock_id, why=why)
                 return False
             lock = as_lock(row)
+            lane = self.db.row(sql.LANE_KEPT_BY_LOCK, {"name": lock.name})
             free_lock(self, lock, why, now, evidence)
             if lock.user is not None:
                 self._come_back(lock.user, now)
+            elif lane is not None:
+                self._lane_comes_back(lane[0], lane[1], now)
             self._log(
                 now,
                 "lock_released",
