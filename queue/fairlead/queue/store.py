@@ -167,8 +167,10 @@ class Store(Protocol):
         """Let go of the store."""
 
     # Entering and leaving the queue
-    def add(self, submissions: Sequence[Submission], *, now: int, warn_at: int, refuse_at: int) -> list[Admitted]:
-        """Take tasks in; a known id is a no-op."""
+    def add(
+        self, submissions: Sequence[Submission], *, now: int, warn_at: int, refuse_at: int, together: bool = False
+    ) -> list[Admitted]:
+        """Take tasks in; a known id is a no-op. Together: all of them, or none if there is no room for one."""
 
     def promote_due(self, now: int) -> int:
         """Let tasks whose `run_at` has come take part; returns how many."""

@@ -46,6 +46,22 @@ class Entering(Conforming):
             drive.store.get(results[3].id)
         assert drive.events(results[3].id) == []
 
+    def test_together_all_enter_or_none(self, drive: Driver) -> None:
+        """Without room for one of a submission none of it enters, whoever's the others are; with room all do."""
+        items = [
+            Submission(id=new_id(NOW), spec=a_spec(user), created_at=NOW) for user in ("alice", "bob", "alice", "alice")
+        ]
+        refused = drive.store.add(items, now=NOW, warn_at=9, refuse_at=2, together=True)
+        sentence = (
+            "user alice has 0 tasks waiting, and 3 more come at once, limits.pending_max is 2: "
+            "wait for some to finish, or cancel some."
+        )
+        assert [(one.new, one.refusal) for one in refused] == [(False, sentence)] * 4
+        assert (drive.events(), drive.look().candidates) == ([], ())
+        assert all(one.new for one in drive.store.add(items, now=NOW, warn_at=9, refuse_at=3, together=True))
+        again = drive.store.add(items, now=NOW, warn_at=9, refuse_at=3, together=True)
+        assert [(one.new, one.refusal) for one in again] == [(False, "")] * 4
+
     def test_a_place_that_became_free_can_be_taken(self, drive: Driver) -> None:
         """The maximum counts waiting tasks, not those that run or have ended."""
         [claim] = drive.claim_task(drive.submit(a_spec(), refuse_at=1)[0].id)

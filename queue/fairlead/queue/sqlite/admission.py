@@ -20,10 +20,14 @@ PORTION = 1000
 class Admission(StorePart):
     """add, promote_due, next_due, cancel, retry, update."""
 
-    def add(self, submissions: Sequence[Submission], *, now: int, warn_at: int, refuse_at: int) -> list[Admitted]:
-        """Take tasks in; a known id is a no-op."""
+    def add(
+        self, submissions: Sequence[Submission], *, now: int, warn_at: int, refuse_at: int, together: bool = False
+    ) -> list[Admitted]:
+        """Take tasks in; a known id is a no-op. Together: all of them, or none if there is no room for one."""
         with self.db.transaction():
             pending = {user: self._pending(user) for user in {item.spec.user for item in submissions}}
+            if together and (refusal := self._lack_of_room(submissions, pending, refuse_at)):
+                return [Admitted(id=item.id, new=False, refusal=refusal) for item in submissions]
             clock = self._clock(now)
             results = [self._add_one(item, now, clock, pending, refuse_at) for item in submissions]
             self._enter_all([item for item, result in zip(submissions, results, strict=True) if result.new], now)
@@ -32,17 +36,21 @@ class Admission(StorePart):
     def _pending(self, user: str) -> int:
         return self.db.value(sql.PENDING_OF_USER, (user,)) or 0
 
+    def _lack_of_room(self, submissions: Sequence[Submission], pending: dict[str, int], refuse_at: int) -> str:
+        """Why these cannot all enter; nothing if they can."""
+        new = {item.id: item.spec.user for item in submissions if not self.db.value(sql.TASK, (item.id,))}
+        return " ".join(
+            _no_room(user, pending[user], more, refuse_at)
+            for user, more in Counter(new.values()).items()
+            if pending[user] + more > refuse_at
+        )
+
     def _add_one(self, item: Submission, now: int, clock: int, pending: dict[str, int], refuse_at: int) -> Admitted:
         spec = item.spec
         if self.db.value(sql.TASK, (item.id,)):
             return Admitted(id=item.id, new=False)
         if pending[spec.user] >= refuse_at:
-            return Admitted(
-                id=item.id,
-                new=False,
-                refusal=f"user {spec.user} has {pending[spec.user]} tasks waiting, limits.pending_max is {refuse_at}: "
-                "wait for some to finish, or cancel some.",
-            )
+            return Admitted(id=item.id, new=False, refusal=_no_room(spec.user, pending[spec.user], 1, refuse_at))
         self.db.run(sql.ADD_TASK, _columns(item, now, clock))
         self.db.run(
             sql.ADD_EVENT,
@@ -153,6 +161,14 @@ def _columns(item: Submission, now: int, clock: int) -> dict[str, object]:
         "now": now,
         "spec": as_json(item.spec),
     }
+
+
+def _no_room(user: str, waiting: int, more: int, refuse_at: int) -> str:
+    coming = f", and {more} more come at once" if more > 1 else ""
+    return (
+        f"user {user} has {waiting} tasks waiting{coming}, limits.pending_max is {refuse_at}: "
+        "wait for some to finish, or cancel some."
+    )
 
 
 def _warned(item: Submission, result: Admitted, pending: dict[str, int], warn_at: int) -> Admitted:
