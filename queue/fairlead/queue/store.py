@@ -265,8 +265,8 @@ class Store(Protocol):
     def attempts(self, task_id: str) -> list[Attempt]:
         """All attempts of a task."""
 
-    def events(self, *, task_id: str | None = None, after: int = 0, limit: int = 1000) -> list[Event]:
-        """What happened, in order."""
+    def events(self, *, task_id: str | None = None, after: int = 0, limit: int | None = None) -> list[Event]:
+        """What happened, in order; where no limit is given, all there is of one task, or the next thousand of all."""
 
     def last_event(self) -> int:
         """The number of the newest event; 0 if there is none."""
