@@ -165,6 +165,20 @@ def test_a_failed_upgrade_changes_nothing(path: str, monkeypatch: pytest.MonkeyP
     assert store.db.value("SELECT count(*) FROM sqlite_schema WHERE name = 'later'") == 0
 
 
+def test_an_upgrade_goes_as_far_as_it_can(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each script is a transaction of its own: those before the one that breaks off are done, and not done again."""
+    open_store(path).close()
+    good, bad = "CREATE TABLE later (x)", "SELECT * FROM nowhere"
+    with monkeypatch.context() as patch:
+        patch.setattr(connection, "MIGRATIONS", (*MIGRATIONS, good, bad))
+        patch.setattr(connection, "VERSION", VERSION + 2)
+        with pytest.raises(apsw.SQLError, match="nowhere"):
+            open_store(path)
+        assert apsw.Connection(path).pragma("user_version") == VERSION + 1
+        patch.setattr(connection, "MIGRATIONS", (*MIGRATIONS, good, "INSERT INTO later VALUES (1)"))
+        assert open_store(path).db.rows("SELECT x FROM later") == [(1,)]
+
+
 def test_an_unsafe_sqlite_is_refused(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything is opened, a library that can corrupt the file is refused, with what to do."""
     monkeypatch.setattr(connection, "OLDEST_SQLITE", (99, 1, 2))

@@ -100,12 +100,12 @@ class Connection:
             raise StoreUnavailableError(f"{self.path} cannot have a write-ahead log: put it on a local disk.")
 
     def _migrate(self) -> None:
-        """Bring the file to this version; several processes may try at once."""
-        with self.transaction():
-            version = self._db.pragma("user_version")
-            for script in MIGRATIONS[version:]:
-                self._db.execute(script)
-            self._db.pragma("user_version", VERSION)
+        """Bring the file to this version, script by script; several processes may try at once."""
+        for version, script in enumerate(MIGRATIONS, start=1):
+            with self.transaction():
+                if self._db.pragma("user_version") < version:
+                    self._db.execute(script)
+                    self._db.pragma("user_version", version)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

@@ -1,6 +1,6 @@
 """The tables, and how an older file becomes a newer one."""
 
-#: One script per version; a file at version N runs scripts N+1 and on, each in one transaction.
+#: One script per version; a file at version N runs scripts N+1 and on, each in a transaction with its number.
 MIGRATIONS: tuple[str, ...] = (
     """
     CREATE TABLE tasks (
