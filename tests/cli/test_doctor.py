@@ -144,6 +144,16 @@ def test_a_store_with_a_damaged_page(run: Run) -> None:
     assert (level, advice) == ("fail", "stop both services, then `fairlead rebuild --replace`")
 
 
+def test_a_store_that_others_can_read(run: Run) -> None:
+    """Rights that somebody has widened are told, with how to take them back."""
+    run.home.open()
+    assert not [what for what in findings(run) if "has mode" in what]
+    os.chmod(run.home.paths.store, 0o644)
+    level, what, advice = one_about(findings(run), "has mode")
+    assert (level, what) == ("warn", f"{run.home.paths.store} has mode 0644: others may get at it")
+    assert advice == f"chmod 600 {run.home.paths.store}"
+
+
 def test_a_quarantined_lock(run: Run) -> None:
     """A person has to look."""
     instance = run.home.open()

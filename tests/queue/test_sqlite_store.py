@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -70,6 +71,18 @@ def test_every_commit_is_durable(path: str) -> None:
 def test_a_commit_that_cannot_be_synced_is_no_commit(path: str) -> None:
     """When the kernel refuses to sync, the store says that it cannot be trusted, and never that all is well."""
     assert run("queue", "failing_disk", path, "fdatasync").split() == ["StoreBrokenError"]
+
+
+def test_nobody_else_can_read_the_store(path: str) -> None:
+    """The file, its log and its index are their owner's alone, whatever the umask lets through."""
+    before = os.umask(0o022)
+    try:
+        store = open_store(path)
+        Driver(store).add()
+        modes = {name: stat.S_IMODE(os.stat(path + name).st_mode) for name in ("", "-wal", "-shm")}
+    finally:
+        os.umask(before)
+    assert modes == {"": 0o600, "-wal": 0o600, "-shm": 0o600}
 
 
 def test_a_killed_writer_leaves_whole_transactions(path: str) -> None:

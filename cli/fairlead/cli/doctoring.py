@@ -3,7 +3,9 @@
 import errno
 import os
 import shutil
+import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from fairlead.base.bell import is_heard
@@ -134,10 +136,20 @@ def _store(paths: Paths) -> Iterator[Finding]:
     if not os.path.exists(paths.store):
         yield Finding("warn", f"there is no queue at {paths.home} yet", "fairlead up")
         return
+    yield from _rights(paths.store)
     try:
         yield from _inside(Access(paths))
     except FairleadError as error:
         yield Finding("fail", str(error), "stop both services, then `fairlead rebuild --replace`")
+
+
+def _rights(store: str) -> Iterator[Finding]:
+    """The store holds everybody's prompts: it is its owner's alone."""
+    for path in (store, f"{store}-wal", f"{store}-shm"):
+        with suppress(FileNotFoundError):  # the log goes with whoever closes the store last
+            mode = stat.S_IMODE(os.stat(path).st_mode)
+            if mode & 0o077:
+                yield Finding("warn", f"{path} has mode {mode:04o}: others may get at it", f"chmod 600 {path}")
 
 
 def _inside(access: Access) -> Iterator[Finding]:
