@@ -12,24 +12,26 @@ from pathlib import Path
 import apsw
 import pytest
 from tests.queue.conformance import StoreConformance
-from tests.queue.driver import NOW, Driver, MakeStore, a_spec
+from tests.queue.driver import HOUR, NOW, Driver, MakeStore, a_spec
 from tests.queue.invariants import ALL, check_counters, check_store
 from tests.support.kernel_errors import KNOWN
 from tests.support.programs import ROOT, command, run, started
 
 from fairlead.queue.errors import (
+    NothingChangedError,
     StoreBrokenError,
     StoreBusyError,
     StoreUnavailableError,
     StoreVersionError,
 )
-from fairlead.queue.sqlite import connection
+from fairlead.queue.sqlite import connection, statements
 from fairlead.queue.sqlite.base import as_json
 from fairlead.queue.sqlite.connection import Connection
 from fairlead.queue.sqlite.schema import MIGRATIONS, VERSION
 from fairlead.queue.sqlite.store import SqliteStore, open_store
 from fairlead.queue.states import Status
 from fairlead.queue.store import Filter, Share
+from fairlead.queue.task import Changes, Task
 
 
 @pytest.fixture
@@ -323,6 +325,33 @@ def test_a_reading_that_breaks_off_leaves_the_connection_free(path: str) -> None
 def test_a_connection_does_not_cross_a_fork(path: str) -> None:
     """A child that got one can neither read, nor write, nor close it; the parent's goes on."""
     assert run("queue", "after_fork", path).split() == ["StoreBrokenError", "StoreBrokenError", "closed", "True"]
+
+
+CHANGED: dict[str, Callable[[SqliteStore, Task], object]] = {
+    "CANCEL_QUEUED": lambda store, task: store.cancel(task.id, by="bob", now=NOW),
+    "REQUEST_CANCEL": lambda store, task: store.cancel(task.id, by="bob", now=NOW),
+    "RETRY": lambda store, task: store.retry(task.id, by="bob", now=NOW),
+    "CHANGE": lambda store, task: store.update(task.id, task.version, Changes(title="new"), now=NOW),
+    "MAKE_DUE": lambda store, _: store.promote_due(NOW + HOUR),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_a_change_that_changes_nothing_is_undone(path: str, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """A guard that refuses what was read before is an error by name: no account moves, and nothing is told."""
+    store = open_store(path)
+    drive = Driver(store)
+    task_id = drive.add(run_at=NOW + HOUR if name == "MAKE_DUE" else None)
+    if name == "REQUEST_CANCEL":
+        drive.claim_task(task_id)
+    elif name == "RETRY":
+        drive.store.cancel(task_id, by="bob", now=NOW)
+    before, told = drive.store.get(task_id), drive.events()
+    monkeypatch.setattr(statements, name, f"{getattr(statements, name).rstrip()} AND 0")
+    with pytest.raises(NothingChangedError, match="not in the state that was read"):
+        CHANGED[name](store, before)
+    assert (drive.store.get(task_id), drive.events()) == (before, told)
+    check_counters(path)
 
 
 # ---------------------------------------------------------------------- many at once

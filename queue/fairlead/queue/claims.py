@@ -7,9 +7,8 @@ from fairlead.queue.errors import StaleTokenError
 from fairlead.queue.instance import Instance
 from fairlead.queue.states import Status
 from fairlead.queue.store import Ended, Lock
-from fairlead.queue.task import Outcome, Task
+from fairlead.queue.task import NEVER_STARTED, Outcome, Task
 
-NEVER_STARTED = "never_started"
 #: Why a task was given back, where that says nothing about the task: such tries do not count.
 FOREIGN_LOCK = "a foreign lock file is there"
 SPAWNER_DIED = "the spawner died before it started"

@@ -40,6 +40,10 @@ class Spec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     source: str = ""
 
 
+#: The reason of an attempt whose agent provably never started.
+NEVER_STARTED = "never_started"
+
+
 def is_express(user: str, priority: Rank, operators: Collection[str]) -> bool:
     """Whether a task goes before everybody's: it is critical, and an operator's."""
     return PRIORITIES[priority] == "critical" and user in operators

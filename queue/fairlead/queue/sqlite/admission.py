@@ -84,7 +84,7 @@ class Admission(StorePart):
         with self.db.transaction():
             rows = self.db.rows(sql.COME_DUE, (now, PORTION))
             for seq, user, project in rows:
-                self.db.run(sql.MAKE_DUE, (self._last_place(), seq))
+                self._write(sql.MAKE_DUE, (self._last_place(), seq))
                 self._enter(user, project, now, pending=0, ready=1)
         return len(rows)
 
@@ -103,7 +103,7 @@ class Admission(StorePart):
         with self.db.transaction():
             task = self._task(task_id)
             if task.status in ACTIVE:
-                self.db.run(sql.REQUEST_CANCEL, {"id": task_id, "by": by, "now": now})
+                self._write(sql.REQUEST_CANCEL, {"id": task_id, "by": by, "now": now})
                 self._log(now, "cancel_requested", task, task.status, by=by)
             else:
                 self._cancel_queued(task, by, now)
@@ -116,7 +116,7 @@ class Admission(StorePart):
             check_retry(task_id, task.status)
             due = int(is_due(task.spec, now))
             values = {"due": due, "since": since(task.spec, now, now, self._clock(now)), "place": self._last_place()}
-            self.db.run(sql.RETRY, values | {"id": task_id, "now": now})
+            self._write(sql.RETRY, values | {"id": task_id, "now": now})
             self._enter(task.spec.user, task.spec.project, now, pending=1, ready=due)
             self._log(now, "retried", task, Status.QUEUED, by=by, after=task.status)
             return self._task(task_id)
@@ -143,7 +143,7 @@ class Admission(StorePart):
         values = {"id": task.id, "version": task.version, "now": now, "spec": as_json(spec)}
         values |= {"rank": spec.priority, "since": starts, "due": due, "place": place}
         express = None if changes.express is UNSET else int(changes.express)
-        self.db.run(sql.CHANGE, values | {"express": express})
+        self._write(sql.CHANGE, values | {"express": express})
         self._enter(spec.user, spec.project, now, pending=0, ready=due - was_due)
         self._log(now, "changed", task, Status.QUEUED, priority=spec.priority, run_at=spec.run_at)
 

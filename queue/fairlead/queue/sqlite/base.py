@@ -6,7 +6,7 @@ import msgspec
 
 from fairlead.queue import standing
 from fairlead.queue.decide import Head
-from fairlead.queue.errors import NoSuchTaskError
+from fairlead.queue.errors import NoSuchTaskError, NothingChangedError
 from fairlead.queue.sqlite import statements as sql
 from fairlead.queue.sqlite.connection import Connection, Row
 from fairlead.queue.states import Status, check_transition
@@ -94,6 +94,11 @@ class StorePart:
             raise NoSuchTaskError(f"there is no task {task_id}; `fairlead list --all` shows the known ones.")
         return as_task(row)
 
+    def _write(self, statement: str, values: Row | dict[str, Any]) -> None:
+        """Change one row that was looked at in this transaction; the transaction is undone if it is not as it was."""
+        if self.db.run(statement, values) != 1:
+            raise NothingChangedError
+
     def _log(
         self,
         now: int,
@@ -176,6 +181,6 @@ class StorePart:
             finished_at=now,
         )
         [(_, due, _)] = self.db.rows(sql.DUE_OF_TASK, (task.id,))
-        self.db.run(sql.CANCEL_QUEUED, {"id": task.id, "outcome": as_json(outcome), "now": now})
+        self._write(sql.CANCEL_QUEUED, {"id": task.id, "outcome": as_json(outcome), "now": now})
         self._shift(task.spec.user, task.spec.project, pending=-1, ready=-due)
         self._log(now, "cancelled", task, Status.CANCELLED, by=by)

@@ -10,7 +10,7 @@ from fairlead.queue.sqlite import statements as sql
 from fairlead.queue.sqlite.base import StorePart, as_head, as_json, as_lock, as_task
 from fairlead.queue.states import FINAL, IllegalTransitionError, Status
 from fairlead.queue.store import Claim, Ended, Holder, Lock, Terms
-from fairlead.queue.task import Outcome, Task
+from fairlead.queue.task import NEVER_STARTED, Outcome, Task
 
 
 class Claiming(StorePart):
@@ -118,7 +118,7 @@ class Claiming(StorePart):
         raise _stale(task, token, "queued again")
 
     def _requeue(self, task: Task, reason: str, now: int, evidence: dict[str, Any]) -> None:
-        end = Outcome(status=Status.QUEUED, reason="never_started", error=reason, finished_at=now)
+        end = Outcome(status=Status.QUEUED, reason=NEVER_STARTED, error=reason, finished_at=now)
         self._end_attempt(task.token, end, None)
         self._free(task.token, reason, now, evidence)
         self._shift(task.spec.user, task.spec.project, pending=1, ready=1, running=-1)
