@@ -159,7 +159,7 @@ def test_a_quarantined_lock(run: Run) -> None:
     instance = run.home.open()
     lock = instance.locks.acquire("ann", "some-task", 0.0)
     assert lock
-    instance.store.quarantine(lock.lock_id, now=instance.clock.wall_ms(), evidence={"left": [[7, 9]]})
+    run.home.quarantine(lock, {"left": [[7, 9]]})
     level, what, advice = one_about(findings(run), "is quarantined")
     assert (level, what) == ("fail", "user:ann is quarantined since task some-task")
     assert advice == "look whether [[7, 9]] are alive, then `fairlead lock release ann --force`"

@@ -72,10 +72,10 @@ def test_locks_of_runs_and_commands(run: Run) -> None:
 
 def test_quarantined_and_foreign_locks_are_explained(run: Run) -> None:
     """What nobody can free without a person is told on a line of its own."""
-    instance = run.home.open()
+    run.home.open()
     held = hold(run.home, "ann")
     evidence = {"left": "\x1b[2J"}
-    instance.store.quarantine(held.lock_id, now=instance.clock.wall_ms(), evidence=evidence)
+    run.home.quarantine(held, evidence)
     foreign = Path(run.home.paths.locks, "user_bob.lock")
     foreign.touch()
     *_, quarantined, other = run.lines("locks")
@@ -151,10 +151,10 @@ def test_what_nobody_can_prove_needs_force(run: Run) -> None:
 
 def test_a_quarantined_lock_needs_force(run: Run) -> None:
     """A person's word is written down as the evidence."""
-    instance = run.home.open()
+    run.home.open()
     task_id = run.played(user="ann")
     held = hold_elsewhere(run.home, "ann")
-    instance.store.quarantine(held.lock_id, now=instance.clock.wall_ms(), evidence={"task": task_id})
+    run.home.quarantine(held, {"task": task_id})
     assert "make sure, then say --force" in run.refusal("lock", "release", "ann", code=5)
     assert run.lines("lock", "release", "ann", "--force") == ["the lock of ann is free"]
     assert run.home.store.past_locks(1)[0].evidence["was"] == "quarantined"

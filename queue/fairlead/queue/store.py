@@ -224,9 +224,6 @@ class Store(Protocol):
     def renew(self, lock_ids: Sequence[str], *, now: int, lease: float) -> None:
         """Extend leases that heartbeats have renewed; for a lock that is not held any more it is refused and logged."""
 
-    def quarantine(self, lock_id: str, *, now: int, evidence: dict[str, Any]) -> None:
-        """Keep a lock that nobody can prove free, and say so."""
-
     def locks(self) -> list[Lock]:
         """Every lock that is held."""
 

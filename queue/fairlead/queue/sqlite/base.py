@@ -63,6 +63,21 @@ def as_lock(row: Row) -> Lock:
     )
 
 
+def new_lock(name: str, token: int, task_id: str, kind: str, holder: Holder, now: int, lease: float) -> Lock:
+    """A lock that is about to be taken."""
+    return Lock(
+        name=name,
+        lock_id=f"{task_id}_{token}",
+        token=token,
+        task_id=task_id,
+        kind=kind,
+        state="held",
+        acquired_at=now,
+        expires_at=now + int(lease * 1000),
+        holder=holder,
+    )
+
+
 def is_due(spec: Spec, now: int) -> bool:
     """Whether a task's time has come."""
     return spec.run_at is None or spec.run_at <= now
@@ -169,6 +184,25 @@ class StorePart:
         self.db.run(sql.PUT_USER, {"user": user, "standing": charged, "weight": own[1]})
         charged = standing.charge(lane[0], amount, lane[1], t, half_life, over=over)
         self.db.run(sql.PUT_LANE, {"user": user, "project": project, "standing": charged, "weight": lane[1]})
+
+    # ------------------------------------------------------------------ locks
+
+    def _take_lock(self, lock: Lock) -> None:
+        """Write the row of a lock that nobody holds."""
+        holder = lock.holder
+        values = {name: getattr(lock, name) for name in ("name", "lock_id", "token", "task_id", "kind", "expires_at")}
+        values |= {"now": lock.acquired_at, "host": holder.host, "boot_id": holder.boot_id}
+        self.db.run(sql.TAKE_LOCK, values | {"pid": holder.pid, "start": holder.start})
+
+    def _free_lock(self, lock: Lock, why: str, now: int, evidence: dict[str, Any]) -> None:
+        """Delete the row of a lock and remember it with its evidence."""
+        self.db.run(sql.REMEMBER_LOCK, {"lock_id": lock.lock_id, "now": now, "why": why, "evidence": as_json(evidence)})
+        self.db.run(sql.FREE_LOCK, {"lock_id": lock.lock_id})
+
+    def _quarantine_lock(self, lock: Lock, now: int, evidence: dict[str, Any]) -> None:
+        """Keep a lock and raise the alarm."""
+        self.db.run(sql.QUARANTINE_LOCK, {"lock_id": lock.lock_id, "evidence": as_json(evidence)})
+        self._log(now, "quarantined", user=lock.user, lock=lock.name, lock_id=lock.lock_id, evidence=evidence)
 
     # ------------------------------------------------------------------ ends without a run
 

@@ -7,7 +7,7 @@ from typing import Any
 from fairlead.queue.decide import Candidate, Head, Lane, Pick, Snapshot
 from fairlead.queue.errors import StaleTokenError
 from fairlead.queue.sqlite import statements as sql
-from fairlead.queue.sqlite.base import StorePart, as_head, as_json, as_lock, as_task
+from fairlead.queue.sqlite.base import StorePart, as_head, as_json, as_lock, as_task, new_lock
 from fairlead.queue.states import FINAL, IllegalTransitionError, Status
 from fairlead.queue.store import Claim, Ended, Holder, Lock, Terms
 from fairlead.queue.task import NEVER_STARTED, Outcome, Task
@@ -86,7 +86,7 @@ class Claiming(StorePart):
             return None
         task = self._task(pick.task_id)
         lock = new_lock(name, token, task.id, "run", terms.holder, terms.now, terms.lease)
-        take_lock(self, lock)
+        self._take_lock(lock)
         attempt = {
             "id": task.id,
             "number": task.attempt,
@@ -202,14 +202,14 @@ class Claiming(StorePart):
         if end.quarantine:
             lock = self._lock_of(end.token)
             if lock:
-                quarantine_lock(self, lock, now, end.outcome.evidence)
+                self._quarantine_lock(lock, now, end.outcome.evidence)
             return
         self._free(end.token, f"{task.id} {end.outcome.status}: {end.outcome.reason}", now, end.outcome.evidence)
 
     def _free(self, token: int, why: str, now: int, evidence: dict[str, Any]) -> None:
         lock = self._lock_of(token)
         if lock:
-            free_lock(self, lock, why, now, evidence)
+            self._free_lock(lock, why, now, evidence)
 
     def _lock_of(self, token: int) -> Lock | None:
         row = self.db.row(sql.LOCK_BY_TOKEN, (token,))
@@ -238,41 +238,3 @@ def _stale(task: Task, token: int, what: str) -> StaleTokenError:
     return StaleTokenError(
         f"task {task.id} is {task.status} with token {task.token}: token {token} came too late to have it {what}."
     )
-
-
-# ---------------------------------------------------------------------- locks, used by both lock parts
-
-
-def new_lock(name: str, token: int, task_id: str, kind: str, holder: Holder, now: int, lease: float) -> Lock:
-    """A lock that is about to be taken."""
-    return Lock(
-        name=name,
-        lock_id=f"{task_id}_{token}",
-        token=token,
-        task_id=task_id,
-        kind=kind,
-        state="held",
-        acquired_at=now,
-        expires_at=now + int(lease * 1000),
-        holder=holder,
-    )
-
-
-def take_lock(part: StorePart, lock: Lock) -> None:
-    """Write the row of a lock that nobody holds."""
-    holder = lock.holder
-    values = {name: getattr(lock, name) for name in ("name", "lock_id", "token", "task_id", "kind", "expires_at")}
-    values |= {"now": lock.acquired_at, "host": holder.host, "boot_id": holder.boot_id}
-    part.db.run(sql.TAKE_LOCK, values | {"pid": holder.pid, "start": holder.start})
-
-
-def free_lock(part: StorePart, lock: Lock, why: str, now: int, evidence: dict[str, Any]) -> None:
-    """Delete the row of a lock and remember it with its evidence."""
-    part.db.run(sql.REMEMBER_LOCK, {"lock_id": lock.lock_id, "now": now, "why": why, "evidence": as_json(evidence)})
-    part.db.run(sql.FREE_LOCK, {"lock_id": lock.lock_id})
-
-
-def quarantine_lock(part: StorePart, lock: Lock, now: int, evidence: dict[str, Any]) -> None:
-    """Keep a lock and raise the alarm."""
-    part.db.run(sql.QUARANTINE_LOCK, {"lock_id": lock.lock_id, "evidence": as_json(evidence)})
-    part._log(now, "quarantined", user=lock.user, lock=lock.name, lock_id=lock.lock_id, evidence=evidence)  # noqa: SLF001
