@@ -20,6 +20,9 @@ class Plan(Struct, frozen=True, kw_only=True):
     #: A long queue and a short one.
     many: int = 1_000_000
     few: int = 1_000
+    #: Users who hold their locks while another's is measured, and tasks that wait meanwhile.
+    holders: int = 1_000
+    crowd: int = 100_000
 
 
 def full(place: str) -> Plan:
@@ -29,4 +32,6 @@ def full(place: str) -> Plan:
 
 def quick(place: str) -> Plan:
     """A smoke run."""
-    return Plan(place=place, rounds=3, tasks=1, loads=1, files=40, single_files=10, many=2_000, few=200)
+    return Plan(
+        place=place, rounds=3, tasks=1, loads=1, files=40, single_files=10, many=2_000, few=200, holders=20, crowd=400
+    )

@@ -14,7 +14,13 @@ import pytest
 from tests.support.instance import FAIRLEAD, ROOT, Home
 from tests.support.patience import PATIENCE, eventually
 
+from fairlead.base.clock import SystemClock
 from fairlead.cli.main import main
+from fairlead.queue.decide import Pick
+from fairlead.queue.locks import this_holder
+from fairlead.queue.states import Status
+from fairlead.queue.store import Ended, Terms
+from fairlead.queue.task import Outcome
 
 CTRL_C = b"\x03"
 
@@ -61,6 +67,20 @@ class Run:
         task_id = self.home.submit(script, user, **fields)
         self.home.play(lambda: self.home.is_over(task_id), self.home.dispatcher(), self.home.watchdog())
         return task_id
+
+
+def quarantined_task(home: Home) -> str:
+    """A lost task whose own lock was kept, since nobody could prove that all of its run is gone."""
+    home.configure(per_user_serialization={"enabled": False})
+    store, holder, now = home.open().store, this_holder(), SystemClock().wall_ms()
+    task_id = home.submit()
+    terms = Terms(now=now, slots=1, serialized=False, lease=60.0, holder=holder)
+    [claim] = store.claim([Pick(task_id=task_id, user="ann", project="default")], terms)
+    outcome = Outcome(status=Status.LOST, reason="supervisor_died", finished_at=now, evidence={"left": [[7, 9]]})
+    assert store.finish([Ended(task_id=task_id, token=claim.token, outcome=outcome, quarantine=True)], now=now) == [
+        True
+    ]
+    return task_id
 
 
 @contextmanager

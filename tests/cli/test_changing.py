@@ -194,6 +194,16 @@ def test_a_stale_version_is_refused(run: Run) -> None:
     assert "version 2" in run.refusal("change", task_id, "--title", "second", "--version", "0", code=5)
 
 
+def test_an_operators_task_is_express_while_it_is_critical(run: Run) -> None:
+    """The settings say whose critical tasks go before everybody's, for a change as for a submission."""
+    run.home.configure(operators=["olga"])
+    task_id = run.home.submit(user="olga")
+    for priority in ("critical", "low"):
+        run("change", task_id, "--priority", priority)
+        [lane] = run.home.store.candidate("olga").lanes
+        assert lane.heads[0].express == (priority == "critical")
+
+
 def test_only_waiting_tasks_can_be_changed(run: Run) -> None:
     """A finished task says so."""
     task_id = run.played()

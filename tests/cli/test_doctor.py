@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.cli.running import Run
+from tests.cli.running import Run, quarantined_task
 
 from fairlead.cli import doctoring
 
@@ -144,15 +144,33 @@ def test_a_store_with_a_damaged_page(run: Run) -> None:
     assert (level, advice) == ("fail", "stop both services, then `fairlead rebuild --replace`")
 
 
+def test_a_store_that_others_can_read(run: Run) -> None:
+    """Rights that somebody has widened are told, with how to take them back."""
+    run.home.open()
+    assert not [what for what in findings(run) if "has mode" in what]
+    os.chmod(run.home.paths.store, 0o644)
+    level, what, advice = one_about(findings(run), "has mode")
+    assert (level, what) == ("warn", f"{run.home.paths.store} has mode 0644: others may get at it")
+    assert advice == f"chmod 600 {run.home.paths.store}"
+
+
 def test_a_quarantined_lock(run: Run) -> None:
     """A person has to look."""
     instance = run.home.open()
     lock = instance.locks.acquire("ann", "some-task", 0.0)
     assert lock
-    instance.store.quarantine(lock.lock_id, now=instance.clock.wall_ms(), evidence={"left": [[7, 9]]})
+    run.home.quarantine(lock, {"left": [[7, 9]]})
     level, what, advice = one_about(findings(run), "is quarantined")
     assert (level, what) == ("fail", "user:ann is quarantined since task some-task")
     assert advice == "look whether [[7, 9]] are alive, then `fairlead lock release ann --force`"
+
+
+def test_a_quarantined_lock_of_a_task(run: Run) -> None:
+    """It has no user: the advice names it in full, as `lock release` takes it."""
+    task_id = quarantined_task(run.home)
+    _, what, advice = one_about(findings(run), "is quarantined")
+    assert what == f"task:{task_id} is quarantined since task {task_id}"
+    assert advice.endswith(f"then `fairlead lock release task:{task_id} --force`")
 
 
 def test_a_lease_that_is_over(run: Run) -> None:

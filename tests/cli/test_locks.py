@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from tests.cli.running import Run
+from tests.cli.running import Run, quarantined_task
 from tests.support.instance import Home
 
 from fairlead.base.errors import RefusedError
@@ -72,10 +72,10 @@ def test_locks_of_runs_and_commands(run: Run) -> None:
 
 def test_quarantined_and_foreign_locks_are_explained(run: Run) -> None:
     """What nobody can free without a person is told on a line of its own."""
-    instance = run.home.open()
+    run.home.open()
     held = hold(run.home, "ann")
     evidence = {"left": "\x1b[2J"}
-    instance.store.quarantine(held.lock_id, now=instance.clock.wall_ms(), evidence=evidence)
+    run.home.quarantine(held, evidence)
     foreign = Path(run.home.paths.locks, "user_bob.lock")
     foreign.touch()
     *_, quarantined, other = run.lines("locks")
@@ -151,13 +151,26 @@ def test_what_nobody_can_prove_needs_force(run: Run) -> None:
 
 def test_a_quarantined_lock_needs_force(run: Run) -> None:
     """A person's word is written down as the evidence."""
-    instance = run.home.open()
+    run.home.open()
     task_id = run.played(user="ann")
     held = hold_elsewhere(run.home, "ann")
-    instance.store.quarantine(held.lock_id, now=instance.clock.wall_ms(), evidence={"task": task_id})
+    run.home.quarantine(held, {"task": task_id})
     assert "make sure, then say --force" in run.refusal("lock", "release", "ann", code=5)
     assert run.lines("lock", "release", "ann", "--force") == ["the lock of ann is free"]
     assert run.home.store.past_locks(1)[0].evidence["was"] == "quarantined"
+
+
+def test_the_lock_of_a_single_task_is_released_by_its_name(run: Run) -> None:
+    """Without serialization a task has a lock of its own; `why` names the command that frees it."""
+    task_id = quarantined_task(run.home)
+    run("retry", task_id)
+    command = f"lock release task:{task_id}"
+    assert f"`fairlead {command} --force`" in run("why", task_id).out
+    assert "make sure, then say --force" in run.refusal(*command.split(), code=5)
+    assert run.lines(*command.split(), "--force") == [f"the lock of task:{task_id} is free"]
+    assert run.json(*command.split()) == {"released": f"task:{task_id}", "evidence": {"proof": "nobody holds it"}}
+    assert run.home.store.past_locks(1)[0].evidence["was"] == "quarantined"
+    assert "quarantined" not in run("why", task_id).out
 
 
 def test_a_foreign_file_needs_force_and_is_kept_aside(run: Run) -> None:
@@ -187,3 +200,4 @@ def test_wrong_words_are_refused(run: Run) -> None:
     assert "invalid choice: 'take'" in run.refusal("lock", "take", "ann", code=2)
     assert "required: USER" in run.refusal("lock", "release", code=2)
     assert "cannot be a user" in run.refusal("lock", "release", "../x", code=2)
+    assert "is not a task id" in run.refusal("lock", "release", "task:../x", code=2)

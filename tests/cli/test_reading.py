@@ -49,7 +49,7 @@ def test_status_tells_of_commands_that_hold_a_lock(run: Run) -> None:
     held, kept = (instance.locks.acquire(user, "hold-1", 0.0) for user in ("ann", "bob"))
     assert held
     assert kept
-    instance.store.quarantine(kept.lock_id, now=instance.clock.wall_ms(), evidence={})
+    run.home.quarantine(kept, {})
     lines = run.lines("status")
     assert lines[-2].startswith(f"ann is held by a command, pid {held.holder.pid}, since 20")
     assert lines[-1].endswith("Z (QUARANTINED)")

@@ -4,6 +4,11 @@ import re
 
 from tests.cli.running import Run
 
+from fairlead.queue.archive import Archive
+from fairlead.queue.states import Status
+from fairlead.queue.store import Ended
+from fairlead.queue.task import Outcome
+
 
 def test_show_of_a_waiting_task(run: Run) -> None:
     """What was asked for, and nothing that has not happened yet."""
@@ -71,6 +76,19 @@ def test_show_for_programs(run: Run) -> None:
     assert [event["event"] for event in record["events"]] == ["queued", "claimed", "started", "completed"]
     assert [attempt["number"] for attempt in record["attempts"]] == [1]
     assert record["run_dir"].endswith(f"/finished/{task_id}.1")
+
+
+def test_a_long_record_has_its_end(run: Run) -> None:
+    """However much has happened to a task, both the record and the archive tell how it ended."""
+    task_id = run.home.submit()
+    late = Ended(task_id=task_id, token=7, outcome=Outcome(status=Status.LOST, reason="late"))
+    run.home.store.finish([late] * 1200, now=1)
+    run("cancel", task_id)
+    archived = Archive(run.home.paths.archive).read(task_id)
+    assert archived
+    for record in (run.json("show", task_id), archived):
+        assert len(record["events"]) == 1202
+        assert record["events"][-1]["event"] == "cancelled"
 
 
 def test_output_of_an_agent_cannot_command_a_terminal(run: Run) -> None:

@@ -168,6 +168,17 @@ def test_a_full_queue_refuses(run: Run) -> None:
     assert "pending" in run.refusal("submit", "--prompt", "true", code=5)
 
 
+def test_without_room_for_all_none_is_taken_in(run: Run, tmp_path: Path) -> None:
+    """Three files where two would fit: nothing is queued, nothing waits for later, and no id is printed."""
+    run.home.configure(limits={"pending_max": 2})
+    files = [write(tmp_path, f"{number}.yaml", "prompt: 'true'\n") for number in range(3)]
+    wrong = run.refusal("submit", *files, code=5)
+    assert wrong.splitlines()[1:] == ["nothing was submitted."]
+    assert tasks(run.home) == []
+    assert (os.listdir(run.home.paths.intake), os.listdir(run.home.paths.rejected)) == ([], [])
+    assert len(run.lines("submit", *files[:2])) == 2
+
+
 def test_while_the_store_is_away_the_file_waits_in_the_spool(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """The id is given all the same, with a note, and the task is there when the store is back."""
     instance = run.home.open()

@@ -30,7 +30,7 @@ CRITICAL, HIGH, MEDIUM, LOW = range(4)
 
 
 def head(seq: int, rank: int = MEDIUM, *, waited: int = 0, express: bool = False) -> Head:
-    return Head(task_id=f"t{seq}", rank=rank, seq=seq, since=NOW - waited, express=express)
+    return Head(task_id=f"t{seq}", rank=rank, place=seq, since=NOW - waited, express=express)
 
 
 def lane(*heads: Head, project: str = "p", standing: float = 0.0, paused: bool = False) -> Lane:

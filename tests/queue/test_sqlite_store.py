@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -11,23 +12,26 @@ from pathlib import Path
 import apsw
 import pytest
 from tests.queue.conformance import StoreConformance
-from tests.queue.driver import Driver, MakeStore
+from tests.queue.driver import HOUR, NOW, Driver, MakeStore, a_spec
 from tests.queue.invariants import ALL, check_counters, check_store
 from tests.support.kernel_errors import KNOWN
 from tests.support.programs import ROOT, command, run, started
 
 from fairlead.queue.errors import (
+    NothingChangedError,
     StoreBrokenError,
     StoreBusyError,
     StoreUnavailableError,
     StoreVersionError,
 )
-from fairlead.queue.sqlite import connection
+from fairlead.queue.sqlite import connection, statements
+from fairlead.queue.sqlite.base import as_json
 from fairlead.queue.sqlite.connection import Connection
 from fairlead.queue.sqlite.schema import MIGRATIONS, VERSION
 from fairlead.queue.sqlite.store import SqliteStore, open_store
 from fairlead.queue.states import Status
 from fairlead.queue.store import Filter, Share
+from fairlead.queue.task import Changes, Task
 
 
 @pytest.fixture
@@ -69,6 +73,18 @@ def test_every_commit_is_durable(path: str) -> None:
 def test_a_commit_that_cannot_be_synced_is_no_commit(path: str) -> None:
     """When the kernel refuses to sync, the store says that it cannot be trusted, and never that all is well."""
     assert run("queue", "failing_disk", path, "fdatasync").split() == ["StoreBrokenError"]
+
+
+def test_nobody_else_can_read_the_store(path: str) -> None:
+    """The file, its log and its index are their owner's alone, whatever the umask lets through."""
+    before = os.umask(0o022)
+    try:
+        store = open_store(path)
+        Driver(store).add()
+        modes = {name: stat.S_IMODE(os.stat(path + name).st_mode) for name in ("", "-wal", "-shm")}
+    finally:
+        os.umask(before)
+    assert modes == {"": 0o600, "-wal": 0o600, "-shm": 0o600}
 
 
 def test_a_killed_writer_leaves_whole_transactions(path: str) -> None:
@@ -127,6 +143,30 @@ def test_an_older_schema_is_brought_up(path: str, monkeypatch: pytest.MonkeyPatc
         assert store.db.rows("SELECT x FROM later") == [(1,)]
 
 
+def test_tasks_of_the_first_version_keep_their_order(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store from before tasks had places is brought up: every task stands where its number put it."""
+    with monkeypatch.context() as patch:
+        patch.setattr(connection, "MIGRATIONS", MIGRATIONS[:1])
+        patch.setattr(connection, "VERSION", 1)
+        old = open_store(path)
+        for number, rank in enumerate((2, 0, 2, 3)):
+            old.db.run(_ADD_TO_THE_FIRST_VERSION, (f"t{number}", rank, NOW, as_json(a_spec(priority=rank))))
+        old.db.run("INSERT INTO users (name, standing, weight, pending, ready) VALUES ('alice', 0, 1, 4, 4)")
+        old.db.run("INSERT INTO lanes SELECT name, 'site', standing, weight, pending, ready, 0 FROM users")
+        old.close()
+    drive = Driver(open_store(path))
+    assert drive.store.get("t0").seq == 1
+    new = drive.add()
+    assert drive.drain() == ["t1", "t0", "t2", new, "t3"]
+    check_counters(path)
+
+
+_ADD_TO_THE_FIRST_VERSION = """
+INSERT INTO tasks (id, user, project, rank, status, due, since, created_at, updated_at, spec)
+VALUES (?1, 'alice', 'site', ?2, 'queued', 1, ?3, ?3, ?3, ?4)
+"""
+
+
 def test_a_failed_upgrade_changes_nothing(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A script that breaks off leaves the old version, whole and usable."""
     task_id = Driver(open_store(path)).add()
@@ -138,6 +178,20 @@ def test_a_failed_upgrade_changes_nothing(path: str, monkeypatch: pytest.MonkeyP
     store = open_store(path)
     assert store.get(task_id).id == task_id
     assert store.db.value("SELECT count(*) FROM sqlite_schema WHERE name = 'later'") == 0
+
+
+def test_an_upgrade_goes_as_far_as_it_can(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each script is a transaction of its own: those before the one that breaks off are done, and not done again."""
+    open_store(path).close()
+    good, bad = "CREATE TABLE later (x)", "SELECT * FROM nowhere"
+    with monkeypatch.context() as patch:
+        patch.setattr(connection, "MIGRATIONS", (*MIGRATIONS, good, bad))
+        patch.setattr(connection, "VERSION", VERSION + 2)
+        with pytest.raises(apsw.SQLError, match="nowhere"):
+            open_store(path)
+        assert apsw.Connection(path).pragma("user_version") == VERSION + 1
+        patch.setattr(connection, "MIGRATIONS", (*MIGRATIONS, good, "INSERT INTO later VALUES (1)"))
+        assert open_store(path).db.rows("SELECT x FROM later") == [(1,)]
 
 
 def test_an_unsafe_sqlite_is_refused(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,6 +325,33 @@ def test_a_reading_that_breaks_off_leaves_the_connection_free(path: str) -> None
 def test_a_connection_does_not_cross_a_fork(path: str) -> None:
     """A child that got one can neither read, nor write, nor close it; the parent's goes on."""
     assert run("queue", "after_fork", path).split() == ["StoreBrokenError", "StoreBrokenError", "closed", "True"]
+
+
+CHANGED: dict[str, Callable[[SqliteStore, Task], object]] = {
+    "CANCEL_QUEUED": lambda store, task: store.cancel(task.id, by="bob", now=NOW),
+    "REQUEST_CANCEL": lambda store, task: store.cancel(task.id, by="bob", now=NOW),
+    "RETRY": lambda store, task: store.retry(task.id, by="bob", now=NOW),
+    "CHANGE": lambda store, task: store.update(task.id, task.version, Changes(title="new"), now=NOW),
+    "MAKE_DUE": lambda store, _: store.promote_due(NOW + HOUR),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_a_change_that_changes_nothing_is_undone(path: str, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """A guard that refuses what was read before is an error by name: no account moves, and nothing is told."""
+    store = open_store(path)
+    drive = Driver(store)
+    task_id = drive.add(run_at=NOW + HOUR if name == "MAKE_DUE" else None)
+    if name == "REQUEST_CANCEL":
+        drive.claim_task(task_id)
+    elif name == "RETRY":
+        drive.store.cancel(task_id, by="bob", now=NOW)
+    before, told = drive.store.get(task_id), drive.events()
+    monkeypatch.setattr(statements, name, f"{getattr(statements, name).rstrip()} AND 0")
+    with pytest.raises(NothingChangedError, match="not in the state that was read"):
+        CHANGED[name](store, before)
+    assert (drive.store.get(task_id), drive.events()) == (before, told)
+    check_counters(path)
 
 
 # ---------------------------------------------------------------------- many at once

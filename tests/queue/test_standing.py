@@ -4,8 +4,9 @@ from math import expm1, inf, isclose, isfinite, log
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.queue.usage import usage
 
-from fairlead.queue.standing import LEAST, charge, faded, floor, level, lift, rebase, reweigh, usage
+from fairlead.queue.standing import LEAST, charge, faded, floor, level, lift, rebase, reweigh
 
 NOW = 1.8e9
 HALF_LIVES = st.sampled_from([0.0, 60.0, 3600.0, 14400.0, 31_536_000.0])

@@ -139,10 +139,6 @@ class StoreMachine(RuleBasedStateMachine):
         is_held = any(lock.lock_id == lock_id for lock in self.drive.store.locks())
         assert self.drive.release(lock_id) == is_held
 
-    @rule(lock_id=holds)
-    def quarantine(self, lock_id: str) -> None:
-        self.drive.store.quarantine(lock_id, now=self.drive.now, evidence={})
-
     @rule()
     def free_quarantined(self) -> None:
         for lock in self.drive.store.locks():

@@ -2,9 +2,11 @@
 
 import json
 import os
+import resource
 from pathlib import Path
 
 import pytest
+from tests.support.crashing import crash
 from tests.support.instance import Home
 
 from fairlead.base.errors import RefusedError, UsageError
@@ -43,54 +45,111 @@ def test_wrong_files_are_refused_before_anything_happens(home: Home) -> None:
 
 
 def test_too_many_waiting_tasks_are_refused(home: Home) -> None:
-    """The user's limit is told, with where the file is now; below it there is a warning."""
+    """The user's limit is told, and nothing is left of the file; below it there is a warning."""
     home.configure(limits={"pending_max": 2, "pending_warn": 2})
     submitter = submitting(home)
     submitter.submit(FILE)
     [warned] = submitter.submit(FILE)
     assert "2 tasks waiting" in warned.warning
-    with pytest.raises(RefusedError, match=r"limits\.pending_max is 2.*\(the file is at .*rejected"):
+    with pytest.raises(RefusedError, match=r"limits\.pending_max is 2"):
         submitter.submit(FILE)
+    assert (os.listdir(home.paths.intake), os.listdir(home.paths.rejected)) == ([], [])
 
 
-def test_what_the_daemon_took_from_a_submitter_is_told_truly(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The daemon may admit, or refuse, a file that a submitter has just laid down: he is told what became of it."""
+def test_the_daemon_takes_nothing_from_a_submitter(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that were laid down and not yet entered are left alone: else some of a submission could enter, some not."""
     home.configure(limits={"pending_max": 1})
     dispatcher, submitter = home.dispatcher(), submitting(home)
-    home.operations().pause("all", by="ann")
-    real = submitter.admission.admit
+    real = submitter.admission.admit_together
 
     def be_late(files: list[Claimed]) -> object:
         dispatcher.look_around = True
         dispatcher.take_in_files()
+        dispatcher.take_in_left_files()
         return real(files)
 
-    monkeypatch.setattr(submitter.admission, "admit", be_late)
+    monkeypatch.setattr(submitter.admission, "admit_together", be_late)
+    with pytest.raises(RefusedError, match=r"0 tasks waiting, and 2 more come at once.*\nnothing was submitted\."):
+        submitter.submit(FILE * 2)
+    assert home.tasks() == []
     [taken] = submitter.submit(FILE)
-    assert home.task(taken.id).status is Status.QUEUED
-    with pytest.raises(RefusedError, match=r"task\.json was refused; .*rejected says why"):
-        submitter.submit(FILE)
-    assert len(home.tasks()) == 1
+    assert [task.id for task in home.tasks()] == [taken.id]
+
+
+def test_what_cannot_all_be_laid_down_is_taken_away_again(home: Home) -> None:
+    """The disk refuses the second of three files: the command fails, and nothing of it runs later."""
+    home.configure(limits={"task_file_bytes": 8 << 20})
+    submitter = submitting(home)
+    big = ("big.json", FILE[0][1] + b" " * (4 << 20))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2 << 20, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            submitter.submit([*FILE, big, *FILE])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert os.listdir(home.paths.intake) == []
+    home.dispatcher().run_once()
+    assert home.tasks() == []
+
+
+def test_what_cannot_all_be_spooled_is_taken_away_again(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the store is away too: all files of a submission are left for intake, or none."""
+    submitter = submitting(home)
+    monkeypatch.setattr(submitter.admission.store, "add", _busy)
+    taken = (FILE[0][0], b'{"prompt": "second"}')
+    real = submitter.admission.claim_name
+    names = iter(["one.json", "no/such/folder.json"])
+    with monkeypatch.context() as patch:
+        patch.setattr(submitter.admission, "claim_name", lambda task_id, _: real(task_id, next(names, "one.json")))
+        with pytest.raises(FileNotFoundError):
+            submitter.submit([*FILE, taken])
+    assert os.listdir(home.paths.intake) == []
+
+
+KILLS = [
+    ("fairlead.queue.operations:Submitting._lay", "after", 1, False),
+    ("fairlead.queue.operations:Submitting._lay", "after", 3, False),
+    ("fairlead.queue.admit:Admission._make_durable", "after", 1, False),
+    ("fairlead.queue.sqlite.admission:Admission.add", "after", 1, True),
+    ("fairlead.queue.admit:Admission._accept", "after", 1, True),
+    ("fairlead.queue.admit:Admission._accept", "after", 3, True),
+]
+
+
+@pytest.mark.parametrize(("place", "when", "call", "enters"), KILLS)
+def test_a_submitter_killed_at_any_step_leaves_all_or_nothing(
+    home: Home, place: str, when: str, call: int, *, enters: bool
+) -> None:
+    """Before the commit none of three files becomes a task, after it all do, each once; no file is left lying about."""
+    home.open()
+    files = [Path(home.work, f"{number}.json") for number in range(3)]
+    for file in files:
+        file.write_text(json.dumps(home.document(home.counted())), encoding="utf-8")
+    crash(home, f"submit {' '.join(map(str, files))}", place, when, call)
+    for file in files:
+        file.unlink()
+    dispatcher, watchdog = home.dispatcher(), home.watchdog()
+    home.play(lambda: all(task.archived for task in home.tasks()), dispatcher, watchdog)
+    dispatcher.run_once()
+    assert len(home.starts()) == len(home.tasks()) == (3 if enters else 0)
+    for name in os.listdir(home.paths.intake):
+        assert not enters
+        os.utime(os.path.join(home.paths.intake, name), (1, 1))
+    Retention(home.open()).prune()
+    home.assert_tidy()
 
 
 def test_a_file_that_is_laid_down_while_the_store_is_away_is_kept(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The acknowledgement says so; whether the daemon has taken it meanwhile makes no difference."""
+    """The acknowledgement says so, and the daemon takes it in as soon as the store is back."""
     dispatcher, submitter = home.dispatcher(), submitting(home)
     with monkeypatch.context() as patch:
         patch.setattr(submitter.admission.store, "add", _busy)
         [waits] = submitter.submit(FILE)
-
-        def take_and_fail(*_: object, **__: object) -> None:
-            dispatcher.take_in_files()
-            raise StoreBusyError
-
-        patch.setattr(submitter.admission.store, "add", take_and_fail)
-        [taken] = submitter.submit(FILE)
     assert waits.spooled
-    assert taken.spooled
     dispatcher.take_in_files()
-    assert {task.id for task in home.tasks()} == {waits.id, taken.id}
-    assert sorted(one for one, _ in Accepted(home.paths.accepted).files()) == sorted([waits.id, taken.id])
+    assert [task.id for task in home.tasks()] == [waits.id]
+    assert [one for one, _ in Accepted(home.paths.accepted).files()] == [waits.id]
 
 
 def _busy(*_: object, **__: object) -> None:
@@ -142,6 +201,33 @@ def test_a_stale_change_is_refused(home: Home) -> None:
     [(_, version, path)] = Accepted(home.paths.accepted).records()
     assert version == 2
     assert json.loads(Path(path).read_text("utf-8"))["title"] == "one"
+
+
+def test_express_follows_the_priority(home: Home) -> None:
+    """An operator's task goes before everybody's while it is critical, however it became so; nobody else's does."""
+    home.configure(operators=["olga"])
+    ids = {user: home.submit(user=user) for user in ("olga", "ann")}
+    for version, (priority, express) in enumerate([(0, True), (3, False), (0, True)], start=1):
+        for user, task in ids.items():
+            home.operations().change(task, version, Changes(priority=priority), by="ann")
+            assert is_express(home, user) == (express and user == "olga")
+    home.operations().change(ids["olga"], 4, Changes(title="still critical", express=False), by="ann")
+    assert is_express(home, "olga")
+
+
+def test_a_forgotten_express_task_comes_back_as_one(home: Home) -> None:
+    """A task from the archive is retried with the rights that its user has now."""
+    home.configure(operators=["olga"])
+    task = home.submit(user="olga", priority="critical")
+    home.operations().cancel(task, by="olga")
+    assert home.store.forget(home.task(task).updated_at + 10 * DAY_MS, 10) == [task]
+    home.operations().retry(task, by="olga")
+    assert is_express(home, "olga")
+
+
+def is_express(home: Home, user: str) -> bool:
+    """Whether a user's first task goes before everybody's."""
+    return home.store.candidate(user).lanes[0].heads[0].express
 
 
 def test_what_is_claimed_meanwhile_needs_no_record(home: Home) -> None:

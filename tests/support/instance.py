@@ -33,7 +33,7 @@ from fairlead.queue.instance import Instance
 from fairlead.queue.operations import Operations, Submitting
 from fairlead.queue.sqlite.store import SqliteStore, open_store
 from fairlead.queue.states import ACTIVE, FINAL, Status
-from fairlead.queue.store import Filter
+from fairlead.queue.store import Filter, Lock
 from fairlead.queue.task import Task
 from fairlead.queue.why import Answer, Why
 from fairlead.watchdog.watchdog import Watchdog
@@ -178,12 +178,19 @@ class Home:
     def operations(self) -> Operations:
         """What people may ask for."""
         instance = self._open_once()
-        return Operations(self.paths, instance.store, instance.clock, instance.log)
+        operators = instance.config.operators
+        return Operations(self.paths, instance.store, instance.clock, instance.log, lambda: operators)
 
     def why(self, task_id: str) -> Answer:
         """Why a task does not run."""
         instance = self._open_once()
         return Why(self.paths, instance.store, instance.clock).answer(self.task(task_id))
+
+    def quarantine(self, lock: Lock, evidence: dict[str, Any]) -> None:
+        """Let a lock be kept with this evidence, as a run leaves it of which nobody can prove that all is gone."""
+        store = self.store
+        with store.db.transaction():
+            store._quarantine_lock(lock, 0, evidence)
 
     def _open_once(self) -> Instance:
         return self._opened[0] if self._opened else self.open()

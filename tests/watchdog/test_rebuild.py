@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import time
 from pathlib import Path
 
 import apsw
@@ -155,6 +156,17 @@ def test_a_lost_store_is_rebuilt_though_the_rebuild_is_killed(home: Home) -> Non
     story.check_restored()
     home.up()
     story.check_end()
+
+
+def test_a_rebuilt_line_goes_by_when_tasks_could_run(home: Home) -> None:
+    """A dated task that became due does not come before those that could run earlier."""
+    dated = home.submit(run_at="+1s")
+    waiting = home.submit()
+    due = home.task(dated).spec.run_at or 0
+    eventually(lambda: time.time() * 1000 > due, "its time does not come")
+    lose_store(home)
+    rebuild(home)
+    assert [task.id for task in home.tasks()] == [waiting, dated]
 
 
 def test_the_old_store_is_kept_when_it_is_replaced(home: Home) -> None:

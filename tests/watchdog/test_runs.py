@@ -638,7 +638,7 @@ def test_a_quarantine_ends_when_the_last_process_is_gone(home: Home, monkeypatch
     _, watchdog = quarantine(home, monkeypatch, "lost")
     watchdog.run_once()
     [lock] = home.store.locks()
-    home.store.quarantine(lock.lock_id, now=0, evidence={"left": [[this_process().pid, 1]]})
+    home.quarantine(lock, {"left": [[this_process().pid, 1]]})
     watchdog.run_once()
     assert home.store.locks() == []
     assert not os.path.exists(home.locks_file("ann"))

@@ -116,6 +116,21 @@ def test_settings_are_read_again(home: Home) -> None:
     process.close()
 
 
+def test_runs_are_charged_by_the_settings_that_were_read_last(home: Home) -> None:
+    """After a reload the watchdog charges what a run reports that it cost, where the settings say so now."""
+    home.configure(fair_share={"half_life": 0})
+    dispatcher, process = home.dispatcher(), make(home)
+    home.configure(fair_share={"half_life": 0, "charge": "cost"})
+    process._hear({"reload"})
+    task = home.submit("""echo '{"cost": 5000}' > "$FAIRLEAD_RESULT\"""")
+    dispatcher.run_once()
+    eventually(lambda: home.meta(task).ended, "it ends")
+    process.watchdog.run_once()
+    process.close()
+    assert home.task(task).status is Status.COMPLETED
+    assert round(2 ** home.store.candidate("ann").standing) == 5000
+
+
 def test_a_pass_that_fails_is_repeated_soon(home: Home) -> None:
     """Although the poll comes in an hour, trouble is looked at again after a second."""
     home.configure(**NO_POLLS)

@@ -7,6 +7,7 @@ from fairlead.base.clock import SystemClock
 from fairlead.base.errors import UsageError
 from fairlead.base.logs import open_log
 from fairlead.cli.quick import open_connection
+from fairlead.config.loading import load
 from fairlead.config.paths import Paths, find_paths
 from fairlead.queue.archive import Archive
 from fairlead.queue.instance import Instance
@@ -47,7 +48,11 @@ class Access:
 
     def operations(self) -> Operations:
         """What people may change."""
-        return Operations(self.paths, self.store, self.clock, open_log(self.paths.log_file, "cli"))
+        log = open_log(self.paths.log_file, "cli")
+        return Operations(self.paths, self.store, self.clock, log, self._operators)
+
+    def _operators(self) -> tuple[str, ...]:
+        return load(self.paths, os.environ).config.operators
 
 
 def open_instance() -> Instance:

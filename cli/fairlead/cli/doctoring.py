@@ -3,7 +3,9 @@
 import errno
 import os
 import shutil
+import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from fairlead.base.bell import is_heard
@@ -134,10 +136,20 @@ def _store(paths: Paths) -> Iterator[Finding]:
     if not os.path.exists(paths.store):
         yield Finding("warn", f"there is no queue at {paths.home} yet", "fairlead up")
         return
+    yield from _rights(paths.store)
     try:
         yield from _inside(Access(paths))
     except FairleadError as error:
         yield Finding("fail", str(error), "stop both services, then `fairlead rebuild --replace`")
+
+
+def _rights(store: str) -> Iterator[Finding]:
+    """The store holds everybody's prompts: it is its owner's alone."""
+    for path in (store, f"{store}-wal", f"{store}-shm"):
+        with suppress(FileNotFoundError):  # the log goes with whoever closes the store last
+            mode = stat.S_IMODE(os.stat(path).st_mode)
+            if mode & 0o077:
+                yield Finding("warn", f"{path} has mode {mode:04o}: others may get at it", f"chmod 600 {path}")
 
 
 def _inside(access: Access) -> Iterator[Finding]:
@@ -155,7 +167,7 @@ def _locks(access: Access) -> Iterator[Finding]:
     for lock in access.store.locks():
         if lock.state == "quarantined":
             left = lock.evidence.get("left")
-            advice = f"look whether {left} are alive, then `fairlead lock release {lock.user} --force`"
+            advice = f"look whether {left} are alive, then `fairlead lock release {lock.user or lock.name} --force`"
             yield Finding("fail", f"{lock.name} is quarantined since task {lock.task_id}", advice)
         elif lock.expires_at < access.clock.wall_ms() and lock.kind == "run":
             yield Finding("warn", f"the lease of {lock.name} is over", "the watchdog ends its run; is it running?")

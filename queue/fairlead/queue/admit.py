@@ -3,6 +3,9 @@
 A claimed file lies in spool/.intake under its task's id. From there it is parsed, made durable, entered into the
 store with one commit for the batch, and moved to accepted/, where it stays until the task is archived. A crash at any
 point leaves it in one of the two places, and doing it again is a no-op.
+
+The files of one submission are entered together or not at all. Until they are, they have temporary names: intake takes
+such a file only if the store knows its id, and one that nobody knows is pruned with the half-written ones.
 """
 
 import calendar
@@ -11,13 +14,14 @@ import pwd
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
 from fairlead.base.clock import Clock
 from fairlead.base.errors import FairleadError
 from fairlead.base.files import (
+    is_temporary,
     make_directory,
     names_in,
     read_plain,
@@ -31,14 +35,17 @@ from fairlead.base.ids import bucket, is_id, new_id
 from fairlead.base.text import one_line, visible
 from fairlead.config.paths import Paths
 from fairlead.config.schema import Config
+from fairlead.queue.errors import NoSuchTaskError
 from fairlead.queue.store import Admitted, Store, Submission
-from fairlead.queue.task import Event
+from fairlead.queue.task import Event, is_express
 from fairlead.queue.taskfile import parse_task
 
 #: From this many files on, one syncfs is cheaper than an fsync each.
 MANY = 8
 _NAME_MAX = 255
-SEPARATOR = "@"
+_SEPARATOR = "@"
+#: What makes a name a temporary one; it need not be random, since the id is.
+_UNFINISHED = f".{'0' * 16}.tmp"
 
 
 class Claimed(Struct, frozen=True, kw_only=True):
@@ -48,6 +55,23 @@ class Claimed(Struct, frozen=True, kw_only=True):
     path: str
     #: The name it was dropped under.
     name: str
+
+
+class Entry(NamedTuple):
+    """What the name of a file in the intake says."""
+
+    id: str
+    name: str
+    #: Laid there by a submitter, for whom the store may not know it yet.
+    is_laid: bool
+
+
+def parse_entry(entry: str) -> Entry | None:
+    """Read a name in the intake; none if it is nobody's task."""
+    is_laid = is_temporary(entry)
+    shown = entry[1 : -len(_UNFINISHED)] if is_laid else entry
+    task_id, separator, name = shown.partition(_SEPARATOR)
+    return Entry(task_id, name, is_laid) if separator and is_id(task_id) else None
 
 
 class Rejected(Struct, frozen=True, kw_only=True):
@@ -92,9 +116,13 @@ class Admission:
 
     def claim_name(self, task_id: str, name: str) -> str:
         """Where a file waits between being claimed and being accepted."""
-        room = _NAME_MAX - len(task_id) - len(SEPARATOR)
-        kept = os.fsdecode(os.fsencode(name)[-room:])
-        return os.path.join(self.paths.intake, f"{task_id}{SEPARATOR}{kept}")
+        room = _NAME_MAX - len(task_id) - len(_SEPARATOR)
+        return os.path.join(self.paths.intake, f"{task_id}{_SEPARATOR}{_tail(name, room)}")
+
+    def laid_name(self, task_id: str, name: str) -> str:
+        """Where a file of a submission waits until the store knows it."""
+        room = _NAME_MAX - len(task_id) - len(_SEPARATOR) - len(_UNFINISHED) - 1
+        return os.path.join(self.paths.intake, f".{task_id}{_SEPARATOR}{_tail(name, room)}{_UNFINISHED}")
 
     def claim(self, name: str) -> Claimed | None:
         """Give a dropped file its id by renaming it; None if somebody else took it, or it cannot be taken."""
@@ -113,12 +141,22 @@ class Admission:
 
     def claimed(self) -> list[Claimed]:
         """Files that were claimed and not yet accepted: by a process that died, or while the store was away."""
-        found = []
-        for entry in names_in(self.paths.intake):
-            task_id, separator, name = entry.partition(SEPARATOR)
-            if separator and is_id(task_id):
-                found.append(Claimed(id=task_id, path=os.path.join(self.paths.intake, entry), name=name))
-        return found
+        return [claimed for entry in names_in(self.paths.intake) if (claimed := self._as_claimed(entry))]
+
+    def _as_claimed(self, entry: str) -> Claimed | None:
+        """A file of the intake; of those that submitters laid there, only one whose submitter died after the commit."""
+        found = parse_entry(entry)
+        if found is None or (found.is_laid and not self.is_known(found.id)):
+            return None
+        return Claimed(id=found.id, path=os.path.join(self.paths.intake, entry), name=found.name)
+
+    def is_known(self, task_id: str) -> bool:
+        """Whether the store has this task."""
+        try:
+            self.store.get(task_id)
+        except NoSuchTaskError:
+            return False
+        return True
 
     def admit(self, files: Sequence[Claimed]) -> Result:
         """Parse, make durable, enter with one commit, move to accepted/; refuse what is wrong, once."""
@@ -145,11 +183,26 @@ class Admission:
                 self._tell(one, submissions[one.id])
         return Result(admitted=tuple(admitted), rejected=tuple(rejected), notes=tuple(notes))
 
+    def admit_together(self, files: Sequence[Claimed]) -> Result:
+        """The same for one submission: all enter, or none, and then the files are left to whoever laid them there."""
+        read = {file.id: self._read(file) for file in files}
+        self._make_durable(files)
+        admitted = self._enter([submission for submission, _ in read.values()], together=True)
+        if not any(one.refusal for one in admitted):
+            for file, one in zip(files, admitted, strict=True):
+                self._accept(file)
+                self._tell(one, read[file.id][0])
+            # A name that intake leaves alone must not come back by a power cut after the answer.
+            for folder in {os.path.dirname(accepted_path(self.paths, file.id, file.name)) for file in files}:
+                sync_directory(folder)
+        notes = ((task_id, note) for task_id, (_, several) in read.items() for note in several)
+        return Result(admitted=tuple(admitted), notes=tuple(notes))
+
     def _read(self, file: Claimed) -> tuple[Submission, tuple[str, ...]]:
         data = read_plain(file.path, self.config.limits.task_file_bytes)
         now = self.clock.wall_ms()
         parsed = parse_task(data, file.name, self._owner(file.path), self.config, now)
-        express = parsed.spec.priority == 0 and parsed.spec.user in self.config.operators
+        express = is_express(parsed.spec.user, parsed.spec.priority, self.config.operators)
         submission = Submission(id=file.id, spec=parsed.spec, created_at=created_at(file.id, now), express=express)
         return submission, tuple(parsed.notes)
 
@@ -168,12 +221,14 @@ class Admission:
         if files:
             sync_directory(self.paths.intake)
 
-    def _enter(self, submissions: Sequence[Submission]) -> list[Admitted]:
+    def _enter(self, submissions: Sequence[Submission], *, together: bool = False) -> list[Admitted]:
         if not submissions:
             return []
         limits = self.config.limits
         now = self.clock.wall_ms()
-        return self.store.add(submissions, now=now, warn_at=limits.pending_warn, refuse_at=limits.pending_max)
+        return self.store.add(
+            submissions, now=now, warn_at=limits.pending_warn, refuse_at=limits.pending_max, together=together
+        )
 
     def _accept(self, file: Claimed) -> None:
         """Move the file to where it stays until its task is archived."""
@@ -213,6 +268,11 @@ class Admission:
         if not os.path.lexists(path) and not os.path.lexists(f"{path}.error.error"):
             return path
         return os.path.join(self.paths.rejected, os.fsdecode(os.fsencode(f"{file.id}-{name}")[:room]))
+
+
+def _tail(name: str, room: int) -> str:
+    """The end of a name, which says the format, in so many bytes."""
+    return os.fsdecode(os.fsencode(name)[-room:])
 
 
 def accepted_path(paths: Paths, task_id: str, name: str) -> str:

@@ -9,9 +9,8 @@ from fairlead.queue.instance import Instance
 from fairlead.queue.locks import has_ended
 from fairlead.queue.states import Status
 from fairlead.queue.store import Ended, Holder, Lock
-from fairlead.queue.task import Outcome, Task
+from fairlead.queue.task import NEVER_STARTED, Outcome, Task
 
-NEVER_STARTED = "never_started"
 #: Why a task was given back; what they begin with counts, details may follow.
 FOREIGN_LOCK = "a foreign lock file is there"
 SPAWNER_DIED = "the spawner died before it started"

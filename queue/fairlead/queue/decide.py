@@ -20,7 +20,8 @@ class Head(Struct, frozen=True, kw_only=True):
 
     task_id: str
     rank: int
-    seq: int
+    #: Where it stands in the line of its priority.
+    place: int
     #: Wall milliseconds since when it could have run.
     since: int
     #: An operator's critical task: goes before everybody's.
@@ -185,18 +186,18 @@ def _lane_turn(candidate: Candidate, lane: Lane, ageing: float) -> _Turn:
 
 def _order(standing: float, head: Head, name: str) -> tuple[int, float, int, int, str]:
     if head.express:
-        return (0, 0.0, 0, head.seq, name)
-    return (1, standing, head.since, head.seq, name)
+        return (0, 0.0, 0, head.place, name)
+    return (1, standing, head.since, head.place, name)
 
 
 def _first(heads: Iterable[Head], ageing: float) -> Head:
     """The head that goes first in its lane: each step of priority is worth `ageing` seconds of waiting."""
     step = ageing * 1000.0
-    return min(heads, key=lambda head: (_urgency(head, step), head.rank, head.seq))
+    return min(heads, key=lambda head: (_urgency(head, step), head.rank, head.place))
 
 
 def _urgency(head: Head, step: float) -> tuple[int, float]:
-    return (0, head.seq) if head.express else (1, head.since + head.rank * step)
+    return (0, head.place) if head.express else (1, head.since + head.rank * step)
 
 
 def _all_paused(candidates: Iterable[Candidate]) -> Iterator[Passed]:

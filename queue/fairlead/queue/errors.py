@@ -19,6 +19,10 @@ class StoreVersionError(FairleadError):
     """The store was written by a newer Fairlead, or SQLite is too old to be safe."""
 
 
+class NothingChangedError(FairleadError):
+    """A task was not in the state that was read a moment before, in the same transaction: look at the store."""
+
+
 class NoSuchTaskError(NotFoundError):
     """There is no such task."""
 

@@ -88,6 +88,8 @@ class Instance:
         """Read the settings again; returns the keys that changed. Wrong settings change nothing."""
         before, self.settings = self.settings, load(self.paths, self.environ)
         self.locks.lease = self.lease
+        # Here, and not with the daemon's `apply_shares`: whoever records an end charges it.
+        self.store.share = share_of(self.config)
         return changed_keys(before, self.settings)
 
     def apply_shares(self) -> None:

@@ -92,8 +92,12 @@ class LockManager:
         if lock is None or lock.lock_id != lock_id:
             self.store.note(Event(at=now, event="refused", user=user, detail={"what": "release", "lock_id": lock_id}))
             return False
-        self.files.drop(user, lock_id)
-        freed = self.store.release(lock_id, why=why, now=now, evidence=evidence or {})
+        return self.free(lock, why, evidence or {})
+
+    def free(self, lock: Lock, why: str, evidence: dict[str, Any]) -> bool:
+        """Free a lock, a user's or a single task's, and tell everybody; False if it is free already."""
+        self.files.drop(lock.user, lock.lock_id)
+        freed = self.store.release(lock.lock_id, why=why, now=self.clock.wall_ms(), evidence=evidence)
         bell.ring_all(self.bells, "released")
         return freed
 

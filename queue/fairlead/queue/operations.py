@@ -1,16 +1,16 @@
 """What people may ask for: submit, cancel, retry, change, pause, resume. The one way for every interface."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from fairlead.base.bell import ring, ring_all
 from fairlead.base.clock import Clock
-from fairlead.base.errors import RefusedError, UsageError
-from fairlead.base.files import sync_directory, sync_file, write_atomically
+from fairlead.base.errors import FairleadError, RefusedError, UsageError
+from fairlead.base.files import remove_all, sync_directory, sync_file, write_atomically
 from fairlead.base.ids import check_name, new_id
 from fairlead.config.paths import Paths
 from fairlead.queue.accepted import Accepted
@@ -21,7 +21,7 @@ from fairlead.queue.instance import Instance
 from fairlead.queue.record import record_of, task_of
 from fairlead.queue.states import ACTIVE, FINAL, Status
 from fairlead.queue.store import Restored, Store
-from fairlead.queue.task import Changes, Task
+from fairlead.queue.task import Changes, Task, is_express
 from fairlead.queue.taskfile import Parsed, parse_task
 
 #: Scopes that can be paused.
@@ -58,67 +58,78 @@ class Submitting:
         return parse_task(data, name, owner, self.instance.config, self.instance.clock.wall_ms())
 
     def submit(self, files: Sequence[tuple[str, bytes]]) -> list[Submitted]:
-        """Take all files in with one commit, durable when this returns; wrong ones are refused before anything is."""
+        """Take all files in with one commit, durable when this returns, or none of them."""
         for name, data in files:
             self.check(name, data)
-        claimed = [self._lay(name, data) for name, data in files]
+        laid: list[Claimed] = []
         try:
-            result = self.admission.admit(claimed)
+            for name, data in files:
+                laid.append(self._lay(name, data))
+            return self._take_in(laid)
+        except BaseException:
+            self._take_away(laid)
+            raise
+
+    def _take_in(self, laid: Sequence[Claimed]) -> list[Submitted]:
+        try:
+            result = self.admission.admit_together(laid)
         except (StoreBusyError, StoreUnavailableError):
-            return [self._spooled(file) for file in claimed]
+            return self._spool(laid)
+        self._check_room(result)
         ring(self.instance.paths.bells, "daemon", "queued")
-        refusals = [f"{one.error} (the file is at {one.path})" for one in result.rejected]
-        refusals += self._refused_by_others(claimed, result)
-        if refusals:
-            raise RefusedError("\n".join(refusals))
         warnings = {one.id: one.warning for one in result.admitted}
         return [
             Submitted(
                 id=file.id,
                 name=file.name,
                 notes=tuple(note for task_id, note in result.notes if task_id == file.id),
-                warning=warnings.get(file.id, ""),
+                warning=warnings[file.id],
             )
-            for file in claimed
+            for file in laid
         ]
 
-    def _refused_by_others(self, files: Sequence[Claimed], result: Result) -> list[str]:
-        """The daemon may have been faster: what it took from us is in the store, or it refused it."""
-        told = {one.id for one in result.admitted} | {one.id for one in result.rejected}
-        taken = [file for file in files if file.id not in told]
-        rejected = self.instance.paths.rejected
-        return [f"{file.name} was refused; {rejected} says why." for file in taken if not self._is_known(file.id)]
-
-    def _is_known(self, task_id: str) -> bool:
-        try:
-            self.instance.store.get(task_id)
-        except NoSuchTaskError:
-            return False
-        return True
+    def _check_room(self, result: Result) -> None:
+        refusals = list(dict.fromkeys(one.refusal for one in result.admitted if one.refusal))
+        if refusals:
+            self.instance.log.warning("refused", what="submit", files=len(result.admitted), error=refusals[0])
+            nothing = ["nothing was submitted."] if len(result.admitted) > 1 else []
+            raise RefusedError("\n".join([*refusals, *nothing]))
 
     def _lay(self, name: str, data: bytes) -> Claimed:
-        """Lay the file where intake finds it, whatever happens to this process."""
+        """Lay the file where intake takes it up if this process dies after the commit, and only then."""
         task_id = new_id(self.instance.clock.wall_ms())
-        path = self.admission.claim_name(task_id, os.path.basename(name))
+        path = self.admission.laid_name(task_id, os.path.basename(name))
         write_atomically(path, data)
         return Claimed(id=task_id, path=path, name=os.path.basename(name))
 
-    def _spooled(self, file: Claimed) -> Submitted:
-        """The store is away: the file itself is the acknowledgement, and intake takes it in later, or just has."""
-        with suppress(FileNotFoundError):
+    def _take_away(self, laid: Sequence[Claimed]) -> None:
+        """The command has failed: nothing of it may run later. What the store does not know, intake leaves alone."""
+        with suppress(FairleadError, OSError):
+            remove_all(self.admission.claim_name(file.id, file.name) for file in laid)
+            remove_all(file.path for file in laid if not self.admission.is_known(file.id))
+
+    def _spool(self, laid: Sequence[Claimed]) -> list[Submitted]:
+        """The store is away: the files themselves are the acknowledgement, and intake takes them in later."""
+        for file in laid:
             sync_file(file.path)
+        for file in laid:
+            os.rename(file.path, self.admission.claim_name(file.id, file.name))
         sync_directory(self.instance.paths.intake)
-        return Submitted(id=file.id, name=file.name, spooled=True)
+        return [Submitted(id=file.id, name=file.name, spooled=True) for file in laid]
 
 
 class Operations:
     """Changes of tasks and pauses, with a ring for those who must react."""
 
-    def __init__(self, paths: Paths, store: Store, clock: Clock, log: Log) -> None:
+    def __init__(
+        self, paths: Paths, store: Store, clock: Clock, log: Log, operators: Callable[[], Collection[str]]
+    ) -> None:
         self.paths = paths
         self.store = store
         self.clock = clock
         self.log = log
+        #: Asked for only where it matters: most operations need no settings.
+        self.operators = operators
         self.archive = Archive(paths.archive)
         self.accepted = Accepted(paths.accepted)
 
@@ -156,16 +167,24 @@ class Operations:
                 raise
         task, attempts = task_of(record)
         restored = replace(task, archived=True)
-        self.store.restore([Restored(task=restored, attempts=attempts)], now=self.clock.wall_ms())
+        express = is_express(task.spec.user, task.spec.priority, self.operators())
+        self.store.restore([Restored(task=restored, attempts=attempts, express=express)], now=self.clock.wall_ms())
         return restored
 
     def change(self, task_id: str, version: int, changes: Changes, *, by: str) -> Task:
         """Change a waiting task, if nobody else did meanwhile."""
-        task = self.store.update(task_id, version, changes, now=self.clock.wall_ms())
+        task = self.store.update(task_id, version, self._authorised(task_id, changes), now=self.clock.wall_ms())
         self._write_down(task)
         self.log.info("changed", task=task_id, user=task.spec.user, by=by)
         ring(self.paths.bells, "daemon", "changed")
         return task
+
+    def _authorised(self, task_id: str, changes: Changes) -> Changes:
+        """The changes with what they entitle to: an operator's task goes before everybody's while it is critical."""
+        if changes.priority is UNSET:
+            return replace(changes, express=UNSET)
+        user = self.store.get(task_id).spec.user
+        return replace(changes, express=is_express(user, changes.priority, self.operators()))
 
     def _write_down(self, task: Task) -> None:
         """The file that a rebuilt store would start from says what is asked for now."""

@@ -320,7 +320,7 @@ class Simulation:
     def _admit_task(self, seq: int, job: Job) -> None:
         member = self._join(job.user)
         line = self._join_line(member, job.project)
-        head = Head(task_id=f"t{seq}", rank=job.rank, seq=seq, since=self.now, express=job.express)
+        head = Head(task_id=f"t{seq}", rank=job.rank, place=seq, since=self.now, express=job.express)
         line.queues.setdefault((job.express, job.rank), deque()).append(_Queued(job, head))
 
     def _join(self, user: str) -> _Member:

@@ -13,8 +13,6 @@ from math import exp2, expm1, log, log1p, log2
 #: The usage per weight, in seconds, of somebody who comes to an idle machine without a past.
 LEAST = 0.001
 _LN_2 = log(2.0)
-#: Beyond this power of two a float overflows; only a clock set back by many half-lives gets there.
-_LARGEST_POWER = 1000.0
 
 
 def floor(t: float, half_life: float) -> float:
@@ -75,11 +73,6 @@ def lift(own: float | None, active_minimum: float | None, t: float, half_life: f
     """
     least = floor(t, half_life) if active_minimum is None else active_minimum
     return least if own is None else max(own, least)
-
-
-def usage(standing: float, weight: float, t: float, half_life: float) -> float:
-    """The decayed usage in seconds that a standing stands for."""
-    return exp2(min(standing - _elapsed(t, half_life), _LARGEST_POWER)) * weight
 
 
 def reweigh(standing: float, old_weight: float, new_weight: float) -> float:

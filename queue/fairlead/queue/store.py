@@ -167,8 +167,10 @@ class Store(Protocol):
         """Let go of the store."""
 
     # Entering and leaving the queue
-    def add(self, submissions: Sequence[Submission], *, now: int, warn_at: int, refuse_at: int) -> list[Admitted]:
-        """Take tasks in; a known id is a no-op."""
+    def add(
+        self, submissions: Sequence[Submission], *, now: int, warn_at: int, refuse_at: int, together: bool = False
+    ) -> list[Admitted]:
+        """Take tasks in; a known id is a no-op. Together: all of them, or none if there is no room for one."""
 
     def promote_due(self, now: int) -> int:
         """Let tasks whose `run_at` has come take part; returns how many."""
@@ -222,9 +224,6 @@ class Store(Protocol):
     def renew(self, lock_ids: Sequence[str], *, now: int, lease: float) -> None:
         """Extend leases that heartbeats have renewed; for a lock that is not held any more it is refused and logged."""
 
-    def quarantine(self, lock_id: str, *, now: int, evidence: dict[str, Any]) -> None:
-        """Keep a lock that nobody can prove free, and say so."""
-
     def locks(self) -> list[Lock]:
         """Every lock that is held."""
 
@@ -247,6 +246,9 @@ class Store(Protocol):
     def pauses(self) -> list[Pause]:
         """What is paused."""
 
+    def come_back(self, user: str, now: int) -> None:
+        """Let a user take part again whom something outside the store had kept out: he has saved nothing up."""
+
     # Reading
     def get(self, task_id: str) -> Task:
         """One task."""
@@ -260,8 +262,8 @@ class Store(Protocol):
     def attempts(self, task_id: str) -> list[Attempt]:
         """All attempts of a task."""
 
-    def events(self, *, task_id: str | None = None, after: int = 0, limit: int = 1000) -> list[Event]:
-        """What happened, in order."""
+    def events(self, *, task_id: str | None = None, after: int = 0, limit: int | None = None) -> list[Event]:
+        """What happened, in order; where no limit is given, all there is of one task, or the next thousand of all."""
 
     def last_event(self) -> int:
         """The number of the newest event; 0 if there is none."""

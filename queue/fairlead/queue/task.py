@@ -1,5 +1,6 @@
 """The records: what was asked, what became of it, and every attempt and event on the way."""
 
+from collections.abc import Collection
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
@@ -37,6 +38,15 @@ class Spec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     artifacts: tuple[str, ...] = ()
     #: The dropped file's name, for people.
     source: str = ""
+
+
+#: The reason of an attempt whose agent provably never started.
+NEVER_STARTED = "never_started"
+
+
+def is_express(user: str, priority: Rank, operators: Collection[str]) -> bool:
+    """Whether a task goes before everybody's: it is critical, and an operator's."""
+    return PRIORITIES[priority] == "critical" and user in operators
 
 
 class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -119,3 +129,5 @@ class Changes(Struct, frozen=True, kw_only=True):
     priority: Rank | UnsetType = UNSET
     run_at: int | UnsetType | None = UNSET
     title: str | UnsetType = UNSET
+    #: Whether it goes before everybody's from now on: whoever may say so decides it with the priority.
+    express: bool | UnsetType = UNSET

@@ -1,7 +1,6 @@
 """Task files: what a person or a program drops becomes a validated Spec, or a list of all that is wrong.
 
-`parse_task` reads one file; `render_task` writes one that reads back as the same Spec, so that whatever
-enters the queue can enter it again. (docs/task-file.md is the reference for people.)
+docs/task-file.md is the reference for people.
 """
 
 import os
@@ -11,9 +10,8 @@ from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
-from msgspec import Struct, json
+from msgspec import Struct
 
-from fairlead.base.clock import iso
 from fairlead.base.durations import parse_duration
 from fairlead.base.errors import UsageError
 from fairlead.base.ids import check_name
@@ -114,30 +112,6 @@ def parse_time(text: str, now_ms: int) -> tuple[int, str]:
     local = when.astimezone()
     note = f"{_show(stripped)} names no time zone; this host's is meant: {local.isoformat()}"
     return _milliseconds(local), note
-
-
-def render_task(spec: Spec) -> bytes:
-    """A JSON task file that reads back as this Spec, whatever the defaults are by then."""
-    record = {
-        "title": spec.title,
-        "user": spec.user,
-        "project": spec.project,
-        "agent": spec.agent,
-        "action": spec.action,
-        "priority": PRIORITIES[spec.priority],
-        "source": spec.source,
-        "run_at": iso(spec.run_at),
-        "timeout": spec.timeout,
-        "grace": spec.grace,
-        "idempotent": spec.idempotent,
-        "prompt": spec.prompt or None,
-        "command": spec.command or None,
-        "payload": spec.payload or None,
-        "env": spec.env or None,
-        "artifacts": spec.artifacts or None,
-    }
-    given = {key: value for key, value in record.items() if value is not None}
-    return json.format(json.encode(given), indent=2) + b"\n"
 
 
 def _format_of(name: str) -> Callable[[bytes], Document]:

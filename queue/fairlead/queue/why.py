@@ -60,15 +60,20 @@ class Why:
 
     def _obstacles(self, task: Task) -> tuple[Obstacle, ...]:
         head = self._head(task)
-        found = explain(self._snapshot(task), task.spec.user, task.spec.project, head)
+        found = (*self._kept(task), *explain(self._snapshot(task), task.spec.user, task.spec.project, head))
         if is_heard(self.paths.bells, "daemon"):
             return found
         stopped = "the daemon does not run: start it with `fairlead up`, or enable its service"
         return (Obstacle(reason=Reason.NO_DAEMON, detail=stopped), *found)
 
+    def _kept(self, task: Task) -> tuple[Obstacle, ...]:
+        """The lock of this task's own last run, which was kept: it had one where serialization was off."""
+        lock = self.store.lock(f"task:{task.id}")
+        return (Obstacle(reason=Reason.QUARANTINED, detail=_quarantine("this task", lock)),) if lock else ()
+
     def _head(self, task: Task) -> Head:
         since = max(task.created_at, task.spec.run_at or 0)
-        return Head(task_id=task.id, rank=task.spec.priority, seq=task.seq, since=since)
+        return Head(task_id=task.id, rank=task.spec.priority, place=task.seq, since=since)
 
     def _snapshot(self, task: Task) -> Snapshot:
         """Everybody who could be next, and this task's user with whatever holds him."""
@@ -116,14 +121,17 @@ class Why:
 
 def _lock_hold(user: str, lock: Lock) -> Hold:
     if lock.state == "quarantined":
-        detail = (
-            f"the lock of {user} is quarantined: nobody could prove that all of task {lock.task_id} is gone; "
-            f"look at `fairlead locks`, then `fairlead lock release {user} --force`"
-        )
-        return Hold(reason=Reason.QUARANTINED, detail=detail)
+        return Hold(reason=Reason.QUARANTINED, detail=_quarantine(user, lock))
     if lock.kind == "hold":
         return Hold(reason=Reason.USER_LOCKED, detail=f"a command with pid {lock.holder.pid} holds the lock of {user}")
     return Hold(reason=Reason.USER_LOCKED, detail=f"task {lock.task_id} of {user} is running")
+
+
+def _quarantine(whose: str, lock: Lock) -> str:
+    return (
+        f"the lock of {whose} is quarantined: nobody could prove that all of task {lock.task_id} is gone; "
+        f"look at `fairlead locks`, then `fairlead lock release {lock.user or lock.name} --force`"
+    )
 
 
 def _ended(task: Task) -> str:

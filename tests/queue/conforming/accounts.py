@@ -5,6 +5,7 @@ from math import isclose
 import pytest
 from tests.queue.conforming.base import Conforming
 from tests.queue.driver import DAY, HOUR, NOW, Driver, MakeStore, picked, picked_users
+from tests.queue.usage import usage
 
 from fairlead.queue import standing
 from fairlead.queue.decide import decide
@@ -40,14 +41,14 @@ class Accounts(Conforming):
         by_cost = Driver(make_store(Share(charge_cost=True)))
         by_cost.finish(by_cost.run_one("carol"), held=10.0, cost=900.0)
         by_cost.finish(by_cost.run_one("dave"), held=10.0, cost=None)
-        assert isclose(standing.usage(standing_of(drive, "carol"), 1.0, 0, 0), 900.0, rel_tol=1e-3)
-        assert isclose(standing.usage(standing_of(drive, "dave"), 1.0, 0, 0), 10.0, rel_tol=1e-3)
+        assert isclose(usage(standing_of(drive, "carol"), 1.0, 0, 0), 900.0, rel_tol=1e-3)
+        assert isclose(usage(standing_of(drive, "dave"), 1.0, 0, 0), 10.0, rel_tol=1e-3)
 
     def test_a_cost_fades_over_the_time_in_which_it_arose(self, make_store: MakeStore) -> None:
         """A cost that arose in a second has not faded, however large it is."""
         drive = Driver(make_store(Share(half_life=60.0, charge_cost=True)))
         drive.finish(drive.run_one("alice"), held=1.0, cost=6000.0)
-        assert isclose(standing.usage(standing_of(drive, "alice"), 1.0, NOW / 1000, 60.0), 6000.0, rel_tol=0.01)
+        assert isclose(usage(standing_of(drive, "alice"), 1.0, NOW / 1000, 60.0), 6000.0, rel_tol=0.01)
 
     def test_projects_of_one_user_share_his_turn(self, drive: Driver) -> None:
         """The project that has had less is next."""
@@ -73,9 +74,9 @@ class Accounts(Conforming):
         """Standings are converted as a whole: what somebody has used stays the same."""
         drive.store.set_shares(Share(half_life=HALF_LIFE), now=NOW)
         drive.serve("alice", 100)
-        used = standing.usage(standing_of(drive, "alice"), 1.0, drive.now / 1000, HALF_LIFE)
+        used = usage(standing_of(drive, "alice"), 1.0, drive.now / 1000, HALF_LIFE)
         drive.store.set_shares(Share(half_life=60.0), now=drive.now)
-        assert isclose(standing.usage(standing_of(drive, "alice"), 1.0, drive.now / 1000, 60.0), used, rel_tol=1e-6)
+        assert isclose(usage(standing_of(drive, "alice"), 1.0, drive.now / 1000, 60.0), used, rel_tol=1e-6)
 
     def test_a_process_with_other_settings_does_not_mix_half_lives(self, drive: Driver, make_store: MakeStore) -> None:
         """Until the settings are applied for all, everybody counts with the half-life that is in the store."""
@@ -84,7 +85,7 @@ class Accounts(Conforming):
         newer = Driver(make_store(Share(half_life=60.0)), drive.now)
         newer.serve("bob", 1000)
         t = newer.now / 1000
-        alice, bob = (standing.usage(standing_of(drive, user), 1.0, t, HALF_LIFE) for user in ("alice", "bob"))
+        alice, bob = (usage(standing_of(drive, user), 1.0, t, HALF_LIFE) for user in ("alice", "bob"))
         assert isclose(alice, bob * 0.5 ** (1000 / HALF_LIFE), rel_tol=1e-5)
 
     def test_a_weight_is_changed_by_the_settings_alone(self, drive: Driver, make_store: MakeStore) -> None:
@@ -161,6 +162,31 @@ class Accounts(Conforming):
             assert standing_of(drive, "bob") == was
         assert drive.release(lock_id) if lock_id else drive.store.resume(how, by="op", now=drive.now)
         assert standing_of(drive, "bob") == (was if how == "all" else standing_of(drive, "alice"))
+
+    def test_nobody_saves_up_behind_what_the_store_does_not_see(self, drive: Driver) -> None:
+        """Who was kept out by a foreign file comes back at the level of the others, with his debts."""
+        for user in ("bob", "alice"):
+            drive.add(user)
+        for _ in range(2):
+            [claim] = drive.claim(["bob"])
+            drive.finish(claim, held=1000.0)
+            drive.add("alice")
+        drive.store.come_back("bob", drive.now)
+        assert standing_of(drive, "bob") == standing_of(drive, "alice")
+        drive.serve("alice", 1)
+        debt = standing_of(drive, "alice")
+        drive.store.come_back("alice", drive.now)
+        assert standing_of(drive, "alice") == debt
+
+    def test_who_has_nothing_to_do_does_not_come_back(self, drive: Driver) -> None:
+        """No account is opened or lifted for somebody who waits for nothing: his next task does that."""
+        drive.serve("bob", 10)
+        was = standing_of(drive, "bob")
+        drive.serve("alice", 1000)
+        drive.add("alice")
+        for user in ("bob", "nobody"):
+            drive.store.come_back(user, drive.now)
+        assert standing_of(drive, "bob") == was
 
     def test_a_project_does_not_save_up_behind_its_pause(self, drive: Driver) -> None:
         """It comes back at the level of its user's other projects; its user, who went on, stays where he is."""

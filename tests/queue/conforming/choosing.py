@@ -239,6 +239,50 @@ class Choosing(Conforming):
         assert drive.release(claim.lock_id)
         assert [again.task.id for again in drive.claim()] == [claim.task.id]
 
+    @pytest.mark.parametrize("express", [False, True])
+    def test_a_quarantined_lock_of_a_task_stops_nobody_else(self, drive: Driver, express: bool) -> None:  # noqa: FBT001
+        """With one slot, the same project's next task, another project's and another user's are found behind it."""
+        drive.serialized = False
+        kept = self._kept(drive, express=express)
+        assert drive.look(free=1).candidates == ()
+        assert drive.store.candidate("alice").lanes[0].heads == ()
+        others = [drive.add(priority=3), drive.add(project="shop"), drive.add("bob")]
+        assert sorted(drive.drain()) == sorted(others)
+        assert drive.status(kept) is Status.QUEUED
+
+    def test_a_quarantined_lock_of_a_task_keeps_it_with_serialization_too(self, drive: Driver) -> None:
+        """The run that may still live was started without; its task is not claimed under the user's lock either."""
+        drive.serialized = False
+        kept = self._kept(drive)
+        drive.serialized = True
+        assert drive.look().candidates == ()
+        assert drive.claim_task(kept) == []
+        assert drive.hold("alice")
+
+    def test_nobody_saves_up_behind_a_quarantined_lock_of_a_task(self, drive: Driver) -> None:
+        """Who had nothing else to start comes back at the level of the others; who had, has taken part all the time."""
+        drive.serialized = False
+        for user in ("alice", "carol", "dave"):
+            self._kept(drive, user)
+        drive.add("carol", "shop")
+        drive.add("dave")
+        low = {user: drive.store.candidate(user).standing for user in ("alice", "carol", "dave")}
+        drive.run_one("bob")
+        drive.serve("bob", 1000)
+        drive.add("bob")
+        for lock in drive.store.locks():
+            if lock.state == "quarantined":
+                assert drive.release(lock.lock_id)
+        lifted = {user for user, before in low.items() if drive.store.candidate(user).standing > before}
+        assert lifted == {"alice"}
+
+    def _kept(self, drive: Driver, user: str = "alice", *, express: bool = False) -> str:
+        """A task that was retried while the lock of its last run is in quarantine."""
+        claim = drive.run_one(user, priority=0, express=express)
+        drive.finish(claim, Status.LOST, quarantine=True)
+        drive.store.retry(claim.task.id, by="bob", now=drive.now)
+        return claim.task.id
+
     def test_a_lock_freed_by_force_lets_nobody_in_while_the_task_is_active(self, drive: Driver) -> None:
         """The row is gone, but the task that ran under it has not ended: nobody runs beside it."""
         claim = drive.run_one()
@@ -267,6 +311,39 @@ class Choosing(Conforming):
         drive.now += HOUR + 1
         drive.add(priority=2)
         assert picked(drive.look()) == [low]
+
+    @pytest.mark.parametrize("how", ["run_at", "retry"])
+    def test_low_never_starves_behind_one_that_has_just_joined(self, drive: Driver, how: str) -> None:
+        """A task that entered first but became due last does not hide how long the others have waited."""
+        first = drive.add(priority=3, run_at=NOW + 10 * HOUR if how == "run_at" else None)
+        if how == "retry":
+            drive.store.cancel(first, by="x", now=NOW)
+        low = drive.add(priority=3)
+        drive.now += 10 * HOUR
+        if how == "retry":
+            drive.store.retry(first, by="x", now=drive.now)
+        else:
+            assert drive.store.promote_due(drive.now) == 1
+        drive.add(priority=1)
+        assert picked(drive.look()) == [low]
+
+    def test_low_never_starves_behind_another_date(self, drive: Driver) -> None:
+        """Of two dated tasks the one that has been due for long shows its age, although it entered second."""
+        drive.add(priority=3, run_at=NOW + 10 * HOUR)
+        low = drive.add(priority=3, run_at=NOW + HOUR)
+        for hours in (1, 9):
+            drive.now += hours * HOUR
+            assert drive.store.promote_due(drive.now) == 1
+        drive.add(priority=1)
+        assert picked(drive.look()) == [low]
+
+    def test_express_tasks_go_by_their_place(self, drive: Driver) -> None:
+        """An operator's critical task that has just become due goes behind one that waits."""
+        drive.add("olga", priority=0, express=True, run_at=NOW + HOUR)
+        waiting = drive.add("oleg", priority=0, express=True)
+        drive.now += HOUR
+        drive.store.promote_due(drive.now)
+        assert picked(drive.look(free=1)) == [waiting]
 
     def test_the_least_served_user_is_next(self, drive: Driver) -> None:
         """Time held decides across users, whatever the priorities."""

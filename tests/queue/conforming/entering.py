@@ -46,6 +46,22 @@ class Entering(Conforming):
             drive.store.get(results[3].id)
         assert drive.events(results[3].id) == []
 
+    def test_together_all_enter_or_none(self, drive: Driver) -> None:
+        """Without room for one of a submission none of it enters, whoever's the others are; with room all do."""
+        items = [
+            Submission(id=new_id(NOW), spec=a_spec(user), created_at=NOW) for user in ("alice", "bob", "alice", "alice")
+        ]
+        refused = drive.store.add(items, now=NOW, warn_at=9, refuse_at=2, together=True)
+        sentence = (
+            "user alice has 0 tasks waiting, and 3 more come at once, limits.pending_max is 2: "
+            "wait for some to finish, or cancel some."
+        )
+        assert [(one.new, one.refusal) for one in refused] == [(False, sentence)] * 4
+        assert (drive.events(), drive.look().candidates) == ([], ())
+        assert all(one.new for one in drive.store.add(items, now=NOW, warn_at=9, refuse_at=3, together=True))
+        again = drive.store.add(items, now=NOW, warn_at=9, refuse_at=3, together=True)
+        assert [(one.new, one.refusal) for one in again] == [(False, "")] * 4
+
     def test_a_place_that_became_free_can_be_taken(self, drive: Driver) -> None:
         """The maximum counts waiting tasks, not those that run or have ended."""
         [claim] = drive.claim_task(drive.submit(a_spec(), refuse_at=1)[0].id)
@@ -122,6 +138,24 @@ class Entering(Conforming):
         assert snapshot.candidates[0].lanes[0].heads[0].since <= snapshot.now
         assert drive.claim_task(item.id)
 
+    def test_what_comes_due_stands_behind_those_who_wait(self, drive: Driver) -> None:
+        """Dated tasks queue up as their times come, those of the same time in the order in which they entered."""
+        late = drive.add(run_at=NOW + 2 * HOUR)
+        twins = [drive.add(run_at=NOW + HOUR) for _ in range(2)]
+        waiting = drive.add()
+        drive.now += 3 * HOUR
+        drive.store.promote_due(drive.now)
+        fresh = drive.add()
+        assert drive.drain() == [waiting, *twins, late, fresh]
+
+    def test_a_task_whose_date_is_changed_stands_at_the_end(self, drive: Driver) -> None:
+        """Its waiting is counted anew, so that its place is a new one too, whether it was due before or not."""
+        dated, due = drive.add(run_at=NOW + HOUR), drive.add(run_at=NOW - HOUR)
+        waiting = drive.add()
+        for task_id in (dated, due):
+            drive.store.update(task_id, 1, Changes(run_at=None), now=NOW)
+        assert drive.drain() == [waiting, dated, due]
+
     # ------------------------------------------------------------------ cancel
 
     @pytest.mark.parametrize("run_at", [None, NOW + HOUR])
@@ -193,12 +227,20 @@ class Entering(Conforming):
         assert drive.claim() == []
         assert drive.store.next_due() == NOW + HOUR
 
-    def test_a_retried_task_has_its_old_place(self, drive: Driver) -> None:
-        """It goes before tasks of its priority that came after it."""
+    def test_a_retried_task_waits_at_the_end_of_the_line(self, drive: Driver) -> None:
+        """It goes behind the tasks of its priority that wait already, and before those that come later."""
         claim = drive.run_one()
-        later = drive.add()
+        waiting = drive.add()
         drive.finish(claim, Status.FAILED)
         drive.store.retry(claim.task.id, by="bob", now=drive.now)
+        later = drive.add()
+        assert drive.drain() == [waiting, claim.task.id, later]
+
+    def test_a_task_taken_back_keeps_its_place(self, drive: Driver) -> None:
+        """A claim that never started costs a task nothing: it is the next again."""
+        claim = drive.claim_one()
+        later = drive.add()
+        drive.unclaim(claim)
         assert drive.drain() == [claim.task.id, later]
 
     # ------------------------------------------------------------------ update
@@ -211,6 +253,16 @@ class Entering(Conforming):
         assert (changed.spec.priority, changed.spec.title, changed.spec.prompt) == (1, "new", "p")
         assert changed.version == 2
         assert drive.drain() == [second, first]
+
+    def test_whether_a_task_is_express_can_be_changed(self, drive: Driver) -> None:
+        """It goes before everybody's from then on, or no longer; changes of something else leave that alone."""
+        drive.serve("olga", 500)
+        other, task_id = drive.add("alice"), drive.add("olga")
+        drive.store.update(task_id, 1, Changes(priority=0, express=True), now=drive.now)
+        drive.store.update(task_id, 2, Changes(title="new"), now=drive.now)
+        assert picked(drive.look(free=1)) == [task_id]
+        drive.store.update(task_id, 3, Changes(priority=3, express=False), now=drive.now)
+        assert picked(drive.look(free=1)) == [other]
 
     def test_who_read_an_old_version_changes_nothing(self, drive: Driver) -> None:
         """The second of two who read the same version is refused."""

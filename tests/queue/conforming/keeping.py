@@ -83,6 +83,14 @@ class Keeping(Conforming):
         assert drive.store.events(task_id=first, after=events[0].seq, limit=1) == [events[2]]
         assert (events[2].event, events[2].user, events[2].status) == ("cancelled", "alice", Status.CANCELLED)
 
+    def test_all_events_of_one_task_are_told(self, drive: Driver) -> None:
+        """However many there are, the last one is among them; those of all tasks come in portions."""
+        claim = drive.run_one()
+        drive.store.finish([drive.end_of(claim)] * 1500, now=NOW)
+        assert drive.events(claim.task.id)[:5] == ["queued", "claimed", "started", "completed", "refused"]
+        assert len(drive.store.events(task_id=claim.task.id)) == 1503
+        assert len(drive.store.events()) == 1000
+
     def test_anybody_may_note_an_event(self, drive: Driver) -> None:
         """What is written down comes back as it was, but for its number."""
         assert drive.store.last_event() == 0

@@ -1,4 +1,4 @@
-"""Locks of people's commands, leases, quarantine, and pauses."""
+"""Locks of people's commands, leases, and pauses."""
 
 from tests.queue.conforming.base import Conforming
 from tests.queue.driver import HOLDER, HOUR, NOW, Driver, MakeStore
@@ -7,7 +7,7 @@ from fairlead.queue.store import Lock, PastLock, Pause
 
 
 class Locking(Conforming):
-    """acquire, release, renew, quarantine, locks, lock, past_lock, past_locks, pause, resume, pauses."""
+    """acquire, release, renew, locks, lock, past_lock, past_locks, pause, resume, pauses."""
 
     # ------------------------------------------------------------------ acquire and release
 
@@ -105,7 +105,7 @@ class Locking(Conforming):
         assert lock.lock_id == second
         assert [one["lock_id"] for one in drive.refusals()] == [first, "nobody_1"]
 
-    # ------------------------------------------------------------------ leases and quarantine
+    # ------------------------------------------------------------------ leases
 
     def test_a_renewal_extends_the_lease(self, drive: Driver) -> None:
         """The lock expires so much after the renewal; the others do not change."""
@@ -126,24 +126,6 @@ class Locking(Conforming):
         expiry = {lock.lock_id: lock.expires_at for lock in drive.store.locks()}
         assert expiry == {new: NOW + 60_000, other: NOW + 601_000}
         assert drive.refusals() == [{"what": "renew", "lock_id": old}]
-
-    def test_quarantine_keeps_a_lock_and_says_why(self, drive: Driver) -> None:
-        """The lock stays until it is released, with what is known about it; an alarm is among the events."""
-        lock_id = drive.hold()
-        assert lock_id
-        drive.store.quarantine(lock_id, now=NOW, evidence={"left": [[1, 2]]})
-        [lock] = drive.store.locks()
-        assert (lock.state, lock.evidence) == ("quarantined", {"left": [[1, 2]]})
-        assert drive.hold() is None
-        assert drive.events() == ["lock_taken", "quarantined"]
-        assert drive.release(lock_id)
-        assert drive.hold()
-
-    def test_a_lock_that_is_free_cannot_be_quarantined(self, drive: Driver) -> None:
-        """There is nothing to keep."""
-        drive.store.quarantine("nobody_1", now=NOW, evidence={})
-        assert drive.store.locks() == []
-        assert drive.events() == []
 
     def test_locks_are_listed_oldest_first(self, drive: Driver) -> None:
         """The longest held comes first."""

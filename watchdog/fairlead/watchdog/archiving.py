@@ -11,11 +11,10 @@ from fairlead.conductor.liveness import Void, void
 from fairlead.conductor.meta import note_release
 from fairlead.queue.accepted import Accepted
 from fairlead.queue.archive import Archive, archive_tasks
-from fairlead.queue.claims import NEVER_STARTED
 from fairlead.queue.errors import NoSuchTaskError
 from fairlead.queue.instance import Instance
 from fairlead.queue.states import ACTIVE, FINAL, IllegalTransitionError, Status
-from fairlead.queue.task import Task
+from fairlead.queue.task import NEVER_STARTED, Task
 
 #: Tasks that are archived with one pass over the disk.
 BATCH = 200

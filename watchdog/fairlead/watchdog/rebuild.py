@@ -23,14 +23,14 @@ from fairlead.conductor.orders import MARKER, read_launch
 from fairlead.config.loading import load
 from fairlead.config.paths import Paths
 from fairlead.queue.accepted import Accepted, folders_in
-from fairlead.queue.admit import SEPARATOR, Log, created_at, owner_of
+from fairlead.queue.admit import Log, created_at, owner_of, parse_entry
 from fairlead.queue.archive import Archive
 from fairlead.queue.instance import Presence, share_of
 from fairlead.queue.record import task_of
 from fairlead.queue.sqlite.store import SqliteStore, open_store
 from fairlead.queue.states import Status
 from fairlead.queue.store import Holder, Lock, Restored
-from fairlead.queue.task import Attempt, Task
+from fairlead.queue.task import Attempt, Task, is_express
 from fairlead.queue.taskfile import parse_task
 
 #: Attempts that left no trace may have used tokens up to this far above the highest that is known.
@@ -145,17 +145,23 @@ class Rebuild:
         for task_id, _, path in sorted(self.accepted.records()):
             with self._noting(path):
                 found[task_id] = self._restored(*task_of(read_json(path)))
-        for task_id, path in chain(self.accepted.files(), self._left_in_intake()):
+        for task_id, path, name in chain(self._accepted_files(), self._left_in_intake()):
             if is_id(task_id) and task_id not in found:
                 with self._noting(path):
-                    found[task_id] = self._from_file(task_id, path)
+                    found[task_id] = self._from_file(task_id, path, name)
         return found
 
-    def _left_in_intake(self) -> Iterator[tuple[str, str]]:
-        """Files that were not moved on after their tasks had entered the store, or before: the daemon moves them."""
+    def _accepted_files(self) -> Iterator[tuple[str, str, str]]:
+        for task_id, path in self.accepted.files():
+            yield task_id, path, os.path.basename(path)
+
+    def _left_in_intake(self) -> Iterator[tuple[str, str, str]]:
+        """Files that were not moved on. What a submitter laid there has entered the store if it has runs."""
+        runs = {os.path.basename(run_dir).rpartition(".")[0] for run_dir in rundir.all_active(self.paths.conductor)}
         for name in names_in(self.paths.intake):
-            task_id, _, _ = name.partition(SEPARATOR)
-            yield task_id, os.path.join(self.paths.intake, name)
+            entry = parse_entry(name)
+            if entry is not None and (not entry.is_laid or entry.id in runs):
+                yield entry.id, os.path.join(self.paths.intake, name), entry.name
 
     @contextmanager
     def _noting(self, path: str) -> Iterator[None]:
@@ -165,16 +171,16 @@ class Rebuild:
         except (FairleadError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             self.report.unreadable.append((path, str(error)))
 
-    def _from_file(self, task_id: str, path: str) -> Restored:
+    def _from_file(self, task_id: str, path: str, name: str) -> Restored:
         made = created_at(task_id, self.clock.wall_ms())
         data = read_plain(path, self.config.limits.task_file_bytes)
         owner = self.config.default_user or owner_of(path)
-        spec = parse_task(data, os.path.basename(path), owner, self.config, made).spec
+        spec = parse_task(data, name, owner, self.config, made).spec
         task = Task(id=task_id, seq=0, spec=spec, status=Status.QUEUED, version=1, created_at=made, updated_at=made)
         return self._restored(task, [])
 
     def _restored(self, task: Task, attempts: Sequence[Attempt]) -> Restored:
-        express = task.spec.priority == 0 and task.spec.user in self.config.operators
+        express = is_express(task.spec.user, task.spec.priority, self.config.operators)
         return Restored(task=task, attempts=attempts, express=express)
 
     def _ended(self, live: dict[str, Restored]) -> Iterator[Restored]:
@@ -300,8 +306,8 @@ def _is_later(live: Restored, archived: Task) -> bool:
 
 
 def _line(one: Restored) -> tuple[int, int, str]:
-    """Where a task stood in the line: by when it came."""
-    return one.task.created_at, one.task.seq, one.task.id
+    """Where a task stands in the line: by when it could run, which is how its waiting is measured."""
+    return max(one.task.created_at, one.task.spec.run_at or 0), one.task.seq, one.task.id
 
 
 def _attempt(meta: Meta) -> Attempt:

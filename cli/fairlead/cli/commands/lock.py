@@ -6,7 +6,7 @@ import subprocess
 
 from fairlead.base.errors import RefusedError, UsageError
 from fairlead.base.identity import host
-from fairlead.base.ids import check_name
+from fairlead.base.ids import check_id, check_name
 from fairlead.cli.access import open_instance, who
 from fairlead.cli.arguments import Parser, parser
 from fairlead.cli.options import duration, split_command
@@ -101,29 +101,39 @@ def _release_parser() -> Parser:
         "Release a lock whose holder is gone. --force also one that is quarantined or foreign, on your word.",
         _EXAMPLES[1:],
     )
-    made.add_argument("user", metavar="USER", help="whose lock")
+    made.add_argument(
+        "whose", metavar="USER", help="whose lock; or task:ID, as `fairlead locks` names that of a single task"
+    )
     made.add_argument("--force", action="store_true", help="you know that nothing of its holder is alive any more")
     return made
 
 
 def _release(words: list[str]) -> int:
     args = _release_parser().parse_args(words)
-    user = check_name(args.user, "user")
+    name = _lock_name(args.whose)
     instance = open_instance()
-    evidence = _free(instance, user, force=args.force)
+    evidence = _free(instance, name, force=args.force)
     instance.close()
-    say({"released": f"user:{user}", "evidence": evidence}, f"the lock of {user} is free", as_json=args.json)
+    say({"released": name, "evidence": evidence}, f"the lock of {args.whose} is free", as_json=args.json)
     return 0
 
 
-def _free(instance: Instance, user: str, *, force: bool) -> dict[str, object]:
+def _lock_name(whose: str) -> str:
+    """A lock's full name; a plain word is a user's."""
+    if whose.startswith("task:"):
+        return f"task:{check_id(whose.removeprefix('task:'))}"
+    return f"user:{check_name(whose.removeprefix('user:'), 'user')}"
+
+
+def _free(instance: Instance, name: str, *, force: bool) -> dict[str, object]:
     # What is proven dead is freed here; what is left of this host's commands is alive.
     StaleLocks(instance).look()
-    lock = instance.store.lock(f"user:{user}")
+    lock = instance.store.lock(name)
     if lock is not None:
         _refuse_living(instance, lock)
-        return _free_row(instance, user, lock, force=force)
-    if instance.locks.files.read(user) is not None:
+        return _free_row(instance, lock, force=force)
+    kind, _, user = name.partition(":")
+    if kind == "user" and instance.locks.files.read(user) is not None:
         return _free_file(instance, user, force=force)
     return {"proof": "nobody holds it"}
 
@@ -138,14 +148,14 @@ def _refuse_living(instance: Instance, lock: Lock) -> None:
         )
 
 
-def _free_row(instance: Instance, user: str, lock: Lock, *, force: bool) -> dict[str, object]:
+def _free_row(instance: Instance, lock: Lock, *, force: bool) -> dict[str, object]:
     if not force:
         raise RefusedError(
             f"nobody could prove that the holder of {lock.name} (pid {lock.holder.pid} on {lock.holder.host}) is gone: "
             "make sure, then say --force."
         )
     evidence: dict[str, object] = {"forced_by": who(), "was": lock.state, "pid": lock.holder.pid}
-    instance.locks.release(user, lock.lock_id, why=f"forced by {who()}", evidence=evidence)
+    instance.locks.free(lock, f"forced by {who()}", evidence)
     return evidence
 
 

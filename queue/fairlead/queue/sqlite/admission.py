@@ -20,10 +20,14 @@ PORTION = 1000
 class Admission(StorePart):
     """add, promote_due, next_due, cancel, retry, update."""
 
-    def add(self, submissions: Sequence[Submission], *, now: int, warn_at: int, refuse_at: int) -> list[Admitted]:
-        """Take tasks in; a known id is a no-op."""
+    def add(
+        self, submissions: Sequence[Submission], *, now: int, warn_at: int, refuse_at: int, together: bool = False
+    ) -> list[Admitted]:
+        """Take tasks in; a known id is a no-op. Together: all of them, or none if there is no room for one."""
         with self.db.transaction():
             pending = {user: self._pending(user) for user in {item.spec.user for item in submissions}}
+            if together and (refusal := self._lack_of_room(submissions, pending, refuse_at)):
+                return [Admitted(id=item.id, new=False, refusal=refusal) for item in submissions]
             clock = self._clock(now)
             results = [self._add_one(item, now, clock, pending, refuse_at) for item in submissions]
             self._enter_all([item for item, result in zip(submissions, results, strict=True) if result.new], now)
@@ -32,17 +36,21 @@ class Admission(StorePart):
     def _pending(self, user: str) -> int:
         return self.db.value(sql.PENDING_OF_USER, (user,)) or 0
 
+    def _lack_of_room(self, submissions: Sequence[Submission], pending: dict[str, int], refuse_at: int) -> str:
+        """Why these cannot all enter; nothing if they can."""
+        new = {item.id: item.spec.user for item in submissions if not self.db.value(sql.TASK, (item.id,))}
+        return " ".join(
+            _no_room(user, pending[user], more, refuse_at)
+            for user, more in Counter(new.values()).items()
+            if pending[user] + more > refuse_at
+        )
+
     def _add_one(self, item: Submission, now: int, clock: int, pending: dict[str, int], refuse_at: int) -> Admitted:
         spec = item.spec
         if self.db.value(sql.TASK, (item.id,)):
             return Admitted(id=item.id, new=False)
         if pending[spec.user] >= refuse_at:
-            return Admitted(
-                id=item.id,
-                new=False,
-                refusal=f"user {spec.user} has {pending[spec.user]} tasks waiting, limits.pending_max is {refuse_at}: "
-                "wait for some to finish, or cancel some.",
-            )
+            return Admitted(id=item.id, new=False, refusal=_no_room(spec.user, pending[spec.user], 1, refuse_at))
         self.db.run(sql.ADD_TASK, _columns(item, now, clock))
         self.db.run(
             sql.ADD_EVENT,
@@ -76,9 +84,14 @@ class Admission(StorePart):
         with self.db.transaction():
             rows = self.db.rows(sql.COME_DUE, (now, PORTION))
             for seq, user, project in rows:
-                self.db.run(sql.MAKE_DUE, (seq,))
+                self._write(sql.MAKE_DUE, (self._last_place(), seq))
                 self._enter(user, project, now, pending=0, ready=1)
         return len(rows)
+
+    def _last_place(self) -> int:
+        """Behind everybody who waits: who has waited longer must not be hidden."""
+        place: int = self.db.value(sql.LAST_PLACE)
+        return place
 
     def next_due(self) -> int | None:
         """When the next waiting `run_at` comes."""
@@ -90,7 +103,7 @@ class Admission(StorePart):
         with self.db.transaction():
             task = self._task(task_id)
             if task.status in ACTIVE:
-                self.db.run(sql.REQUEST_CANCEL, {"id": task_id, "by": by, "now": now})
+                self._write(sql.REQUEST_CANCEL, {"id": task_id, "by": by, "now": now})
                 self._log(now, "cancel_requested", task, task.status, by=by)
             else:
                 self._cancel_queued(task, by, now)
@@ -102,8 +115,8 @@ class Admission(StorePart):
             task = self._task(task_id)
             check_retry(task_id, task.status)
             due = int(is_due(task.spec, now))
-            values = {"due": due, "since": since(task.spec, now, now, self._clock(now))}
-            self.db.run(sql.RETRY, values | {"id": task_id, "now": now})
+            values = {"due": due, "since": since(task.spec, now, now, self._clock(now)), "place": self._last_place()}
+            self._write(sql.RETRY, values | {"id": task_id, "now": now})
             self._enter(task.spec.user, task.spec.project, now, pending=1, ready=due)
             self._log(now, "retried", task, Status.QUEUED, by=by, after=task.status)
             return self._task(task_id)
@@ -117,16 +130,20 @@ class Admission(StorePart):
                     f"task {task_id} is {task.status} at version {task.version}, not queued at version {version}: "
                     "read it again, then change it."
                 )
-            self._change(task, _changed(task.spec, changes), now)
+            self._change(task, changes, now)
             return self._task(task_id)
 
-    def _change(self, task: Task, spec: Spec, now: int) -> None:
-        [(starts, was_due)] = self.db.rows(sql.DUE_OF_TASK, (task.id,))
+    def _change(self, task: Task, changes: Changes, now: int) -> None:
+        spec = _changed(task.spec, changes)
+        [(starts, was_due, place)] = self.db.rows(sql.DUE_OF_TASK, (task.id,))
         due = was_due
         if spec.run_at != task.spec.run_at:
             starts, due = since(spec, now, now, self._clock(now)), int(is_due(spec, now))
+            place = self._last_place()
         values = {"id": task.id, "version": task.version, "now": now, "spec": as_json(spec)}
-        self.db.run(sql.CHANGE, values | {"rank": spec.priority, "since": starts, "due": due})
+        values |= {"rank": spec.priority, "since": starts, "due": due, "place": place}
+        express = None if changes.express is UNSET else int(changes.express)
+        self._write(sql.CHANGE, values | {"express": express})
         self._enter(spec.user, spec.project, now, pending=0, ready=due - was_due)
         self._log(now, "changed", task, Status.QUEUED, priority=spec.priority, run_at=spec.run_at)
 
@@ -146,6 +163,14 @@ def _columns(item: Submission, now: int, clock: int) -> dict[str, object]:
     }
 
 
+def _no_room(user: str, waiting: int, more: int, refuse_at: int) -> str:
+    coming = f", and {more} more come at once" if more > 1 else ""
+    return (
+        f"user {user} has {waiting} tasks waiting{coming}, limits.pending_max is {refuse_at}: "
+        "wait for some to finish, or cancel some."
+    )
+
+
 def _warned(item: Submission, result: Admitted, pending: dict[str, int], warn_at: int) -> Admitted:
     user = item.spec.user
     if not result.new or pending[user] < warn_at:
@@ -154,5 +179,5 @@ def _warned(item: Submission, result: Admitted, pending: dict[str, int], warn_at
 
 
 def _changed(spec: Spec, changes: Changes) -> Spec:
-    given = {name: getattr(changes, name) for name in changes.__struct_fields__}
+    given = {name: getattr(changes, name) for name in changes.__struct_fields__ if name != "express"}
     return replace(spec, **{name: value for name, value in given.items() if value is not UNSET})

@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 
 from fairlead.queue import standing
-from fairlead.queue.errors import NoSuchTaskError
+from fairlead.queue.decide import Head
+from fairlead.queue.errors import NoSuchTaskError, NothingChangedError
 from fairlead.queue.sqlite import statements as sql
 from fairlead.queue.sqlite.connection import Connection, Row
 from fairlead.queue.states import Status, check_transition
@@ -41,6 +42,11 @@ def as_task(row: Row) -> Task:
     )
 
 
+def as_head(row: Row) -> Head:
+    """A row of HEADS as a record."""
+    return Head(task_id=row[0], rank=row[1], place=row[2], since=row[3], express=bool(row[4]))
+
+
 def as_lock(row: Row) -> Lock:
     """A row of LOCK_COLUMNS as a record."""
     return Lock(
@@ -54,6 +60,21 @@ def as_lock(row: Row) -> Lock:
         expires_at=row[7],
         holder=Holder(host=row[8], boot_id=row[9], pid=row[10], start=row[11]),
         evidence=msgspec.json.decode(row[12]),
+    )
+
+
+def new_lock(name: str, token: int, task_id: str, kind: str, holder: Holder, now: int, lease: float) -> Lock:
+    """A lock that is about to be taken."""
+    return Lock(
+        name=name,
+        lock_id=f"{task_id}_{token}",
+        token=token,
+        task_id=task_id,
+        kind=kind,
+        state="held",
+        acquired_at=now,
+        expires_at=now + int(lease * 1000),
+        holder=holder,
     )
 
 
@@ -87,6 +108,11 @@ class StorePart:
         if row is None:
             raise NoSuchTaskError(f"there is no task {task_id}; `fairlead list --all` shows the known ones.")
         return as_task(row)
+
+    def _write(self, statement: str, values: Row | dict[str, Any]) -> None:
+        """Change one row that was looked at in this transaction; the transaction is undone if it is not as it was."""
+        if self.db.run(statement, values) != 1:
+            raise NothingChangedError
 
     def _log(
         self,
@@ -128,7 +154,7 @@ class StorePart:
         return standing.lift(account[0] if account else None, level, self._clock(now) / 1000, self._half_life())
 
     def _come_back(self, user: str, now: int) -> None:
-        """A hold or a pause has ended: a user who waits takes part again, and nobody saves up meanwhile."""
+        """What kept a user out has ended: one who waits takes part again, and nobody saves up meanwhile."""
         account = self.db.row(sql.USER_ACCOUNT, (user,))
         if account is not None and account[2]:
             self._lift_user(user, account, now)
@@ -159,6 +185,25 @@ class StorePart:
         charged = standing.charge(lane[0], amount, lane[1], t, half_life, over=over)
         self.db.run(sql.PUT_LANE, {"user": user, "project": project, "standing": charged, "weight": lane[1]})
 
+    # ------------------------------------------------------------------ locks
+
+    def _take_lock(self, lock: Lock) -> None:
+        """Write the row of a lock that nobody holds."""
+        holder = lock.holder
+        values = {name: getattr(lock, name) for name in ("name", "lock_id", "token", "task_id", "kind", "expires_at")}
+        values |= {"now": lock.acquired_at, "host": holder.host, "boot_id": holder.boot_id}
+        self.db.run(sql.TAKE_LOCK, values | {"pid": holder.pid, "start": holder.start})
+
+    def _free_lock(self, lock: Lock, why: str, now: int, evidence: dict[str, Any]) -> None:
+        """Delete the row of a lock and remember it with its evidence."""
+        self.db.run(sql.REMEMBER_LOCK, {"lock_id": lock.lock_id, "now": now, "why": why, "evidence": as_json(evidence)})
+        self.db.run(sql.FREE_LOCK, {"lock_id": lock.lock_id})
+
+    def _quarantine_lock(self, lock: Lock, now: int, evidence: dict[str, Any]) -> None:
+        """Keep a lock and raise the alarm."""
+        self.db.run(sql.QUARANTINE_LOCK, {"lock_id": lock.lock_id, "evidence": as_json(evidence)})
+        self._log(now, "quarantined", user=lock.user, lock=lock.name, lock_id=lock.lock_id, evidence=evidence)
+
     # ------------------------------------------------------------------ ends without a run
 
     def _cancel_queued(self, task: Task, by: str, now: int) -> None:
@@ -169,7 +214,7 @@ class StorePart:
             error=f"cancelled by {by} before it started",
             finished_at=now,
         )
-        [(_, due)] = self.db.rows(sql.DUE_OF_TASK, (task.id,))
-        self.db.run(sql.CANCEL_QUEUED, {"id": task.id, "outcome": as_json(outcome), "now": now})
+        [(_, due, _)] = self.db.rows(sql.DUE_OF_TASK, (task.id,))
+        self._write(sql.CANCEL_QUEUED, {"id": task.id, "outcome": as_json(outcome), "now": now})
         self._shift(task.spec.user, task.spec.project, pending=-1, ready=-due)
         self._log(now, "cancelled", task, Status.CANCELLED, by=by)

@@ -7,10 +7,10 @@ from typing import Any
 from fairlead.queue.decide import Candidate, Head, Lane, Pick, Snapshot
 from fairlead.queue.errors import StaleTokenError
 from fairlead.queue.sqlite import statements as sql
-from fairlead.queue.sqlite.base import StorePart, as_json, as_lock, as_task
+from fairlead.queue.sqlite.base import StorePart, as_head, as_json, as_lock, as_task, new_lock
 from fairlead.queue.states import FINAL, IllegalTransitionError, Status
 from fairlead.queue.store import Claim, Ended, Holder, Lock, Terms
-from fairlead.queue.task import Outcome, Task
+from fairlead.queue.task import NEVER_STARTED, Outcome, Task
 
 
 class Claiming(StorePart):
@@ -53,13 +53,13 @@ class Claiming(StorePart):
 
     def _heads(self, user: str, project: str) -> tuple[Head, ...]:
         rows = self.db.rows(sql.HEADS, {"user": user, "project": project})
-        return tuple(Head(task_id=row[0], rank=row[1], seq=row[2], since=row[3], express=bool(row[4])) for row in rows)
+        return tuple(map(as_head, rows))
 
     def _express(self, choice: dict[str, Any]) -> dict[str, Candidate]:
         """Operators' critical tasks, as candidates of their own: their user may not be among the first."""
         found: dict[str, Candidate] = {}
-        for user, project, task_id, rank, seq, since, standing in self.db.rows(sql.EXPRESS, choice):
-            head = Head(task_id=task_id, rank=rank, seq=seq, since=since, express=True)
+        for user, project, task_id, rank, place, since, standing in self.db.rows(sql.EXPRESS, choice):
+            head = Head(task_id=task_id, rank=rank, place=place, since=since, express=True)
             lane = Lane(project=project, standing=standing, heads=(head,))
             found.setdefault(user, Candidate(user=user, standing=standing, lanes=(lane,)))
         return found
@@ -86,7 +86,7 @@ class Claiming(StorePart):
             return None
         task = self._task(pick.task_id)
         lock = new_lock(name, token, task.id, "run", terms.holder, terms.now, terms.lease)
-        take_lock(self, lock)
+        self._take_lock(lock)
         attempt = {
             "id": task.id,
             "number": task.attempt,
@@ -118,7 +118,7 @@ class Claiming(StorePart):
         raise _stale(task, token, "queued again")
 
     def _requeue(self, task: Task, reason: str, now: int, evidence: dict[str, Any]) -> None:
-        end = Outcome(status=Status.QUEUED, reason="never_started", error=reason, finished_at=now)
+        end = Outcome(status=Status.QUEUED, reason=NEVER_STARTED, error=reason, finished_at=now)
         self._end_attempt(task.token, end, None)
         self._free(task.token, reason, now, evidence)
         self._shift(task.spec.user, task.spec.project, pending=1, ready=1, running=-1)
@@ -202,14 +202,14 @@ class Claiming(StorePart):
         if end.quarantine:
             lock = self._lock_of(end.token)
             if lock:
-                quarantine_lock(self, lock, now, end.outcome.evidence)
+                self._quarantine_lock(lock, now, end.outcome.evidence)
             return
         self._free(end.token, f"{task.id} {end.outcome.status}: {end.outcome.reason}", now, end.outcome.evidence)
 
     def _free(self, token: int, why: str, now: int, evidence: dict[str, Any]) -> None:
         lock = self._lock_of(token)
         if lock:
-            free_lock(self, lock, why, now, evidence)
+            self._free_lock(lock, why, now, evidence)
 
     def _lock_of(self, token: int) -> Lock | None:
         row = self.db.row(sql.LOCK_BY_TOKEN, (token,))
@@ -238,41 +238,3 @@ def _stale(task: Task, token: int, what: str) -> StaleTokenError:
     return StaleTokenError(
         f"task {task.id} is {task.status} with token {task.token}: token {token} came too late to have it {what}."
     )
-
-
-# ---------------------------------------------------------------------- locks, used by both lock parts
-
-
-def new_lock(name: str, token: int, task_id: str, kind: str, holder: Holder, now: int, lease: float) -> Lock:
-    """A lock that is about to be taken."""
-    return Lock(
-        name=name,
-        lock_id=f"{task_id}_{token}",
-        token=token,
-        task_id=task_id,
-        kind=kind,
-        state="held",
-        acquired_at=now,
-        expires_at=now + int(lease * 1000),
-        holder=holder,
-    )
-
-
-def take_lock(part: StorePart, lock: Lock) -> None:
-    """Write the row of a lock that nobody holds."""
-    holder = lock.holder
-    values = {name: getattr(lock, name) for name in ("name", "lock_id", "token", "task_id", "kind", "expires_at")}
-    values |= {"now": lock.acquired_at, "host": holder.host, "boot_id": holder.boot_id}
-    part.db.run(sql.TAKE_LOCK, values | {"pid": holder.pid, "start": holder.start})
-
-
-def free_lock(part: StorePart, lock: Lock, why: str, now: int, evidence: dict[str, Any]) -> None:
-    """Delete the row of a lock and remember it with its evidence."""
-    part.db.run(sql.REMEMBER_LOCK, {"lock_id": lock.lock_id, "now": now, "why": why, "evidence": as_json(evidence)})
-    part.db.run(sql.FREE_LOCK, {"lock_id": lock.lock_id})
-
-
-def quarantine_lock(part: StorePart, lock: Lock, now: int, evidence: dict[str, Any]) -> None:
-    """Keep a lock and raise the alarm."""
-    part.db.run(sql.QUARANTINE_LOCK, {"lock_id": lock.lock_id, "evidence": as_json(evidence)})
-    part._log(now, "quarantined", user=lock.user, lock=lock.name, lock_id=lock.lock_id, evidence=evidence)  # noqa: SLF001

@@ -6,7 +6,7 @@ Nothing heavy is imported here: the short commands read through this module.
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import apsw
@@ -22,6 +22,7 @@ from fairlead.queue.sqlite.schema import MIGRATIONS, VERSION
 #: 3.7.0 to 3.51.2 can corrupt a WAL database when two connections write or checkpoint at once.
 OLDEST_SQLITE = (3, 51, 3)
 BUSY_MS = 10_000
+IN_MEMORY = ":memory:"
 #: The page cache of one connection, in KiB: enough for the index paths of a million tasks.
 CACHE_KIB = 16_384
 
@@ -50,6 +51,8 @@ class Connection:
         _check_library()
         self.path = path
         self._pid = _process.pid
+        if not read_only:
+            _make_private(path)
         with translated(path):
             self._handle = apsw.Connection(path, flags=_flags(read_only=read_only))
             self._configure()
@@ -100,12 +103,12 @@ class Connection:
             raise StoreUnavailableError(f"{self.path} cannot have a write-ahead log: put it on a local disk.")
 
     def _migrate(self) -> None:
-        """Bring the file to this version; several processes may try at once."""
-        with self.transaction():
-            version = self._db.pragma("user_version")
-            for script in MIGRATIONS[version:]:
-                self._db.execute(script)
-            self._db.pragma("user_version", VERSION)
+        """Bring the file to this version, script by script; several processes may try at once."""
+        for version, script in enumerate(MIGRATIONS, start=1):
+            with self.transaction():
+                if self._db.pragma("user_version") < version:
+                    self._db.execute(script)
+                    self._db.pragma("user_version", version)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -160,6 +163,17 @@ class Connection:
         """Close; a connection that came through a fork is only forgotten."""
         if self._pid == _process.pid:
             self._handle.close()
+
+
+def _make_private(path: str) -> None:
+    """Make the file, for its owner alone, before SQLite does; the log and its index get the same rights.
+
+    By mknod, since a descriptor of ours would end SQLite's locks in this process when it is closed.
+    """
+    if path == IN_MEMORY:
+        return
+    with suppress(OSError):  # it is there, or cannot be: then SQLite says so
+        os.mknod(path, 0o600)
 
 
 def _flags(*, read_only: bool) -> int:

@@ -2,7 +2,7 @@
 
 from fairlead.queue.decide import Candidate, Head, Lane
 from fairlead.queue.sqlite import statements as sql
-from fairlead.queue.sqlite.base import StorePart
+from fairlead.queue.sqlite.base import StorePart, as_head
 
 
 class Explaining(StorePart):
@@ -28,4 +28,4 @@ class Explaining(StorePart):
         """The first due task of each priority, an operator's critical one before all."""
         rows = self.db.rows(sql.EXPRESS_IN_LANE, (user, project))
         rows += self.db.rows(sql.HEADS, {"user": user, "project": project})
-        return tuple(Head(task_id=row[0], rank=row[1], seq=row[2], since=row[3], express=bool(row[4])) for row in rows)
+        return tuple(map(as_head, rows))

@@ -7,7 +7,6 @@ from msgspec.structs import replace
 from fairlead.queue import standing
 from fairlead.queue.sqlite import statements as sql
 from fairlead.queue.sqlite.base import StorePart, as_json, as_task, is_due, since
-from fairlead.queue.sqlite.claiming import take_lock
 from fairlead.queue.states import ACTIVE, Status
 from fairlead.queue.store import Lock, Restored, Share
 from fairlead.queue.task import Attempt, Task
@@ -86,7 +85,7 @@ class Keeping(StorePart):
         self._enter(task.spec.user, task.spec.project, now, pending=int(waits), ready=int(ready))
         self._shift(task.spec.user, task.spec.project, running=int(task.status in ACTIVE))
         if item.lock is not None:
-            take_lock(self, self._guarding(item.lock))
+            self._take_lock(self._guarding(item.lock))
         self._log(now, "rebuilt", task, task.status)
         return True
 

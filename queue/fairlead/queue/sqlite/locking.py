@@ -1,4 +1,4 @@
-"""Locks that are not an attempt's, leases, quarantine, and pauses."""
+"""Locks that are not an attempt's, leases, and pauses."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,14 +6,13 @@ from typing import Any
 import msgspec
 
 from fairlead.queue.sqlite import statements as sql
-from fairlead.queue.sqlite.base import StorePart, as_lock
-from fairlead.queue.sqlite.claiming import free_lock, new_lock, quarantine_lock, take_lock
+from fairlead.queue.sqlite.base import StorePart, as_lock, new_lock
 from fairlead.queue.sqlite.connection import Row
 from fairlead.queue.store import Holder, Lock, PastLock, Pause
 
 
 class Locking(StorePart):
-    """acquire, release, renew, quarantine, locks, lock, past_lock, pause, resume, pauses."""
+    """acquire, release, renew, locks, lock, past_lock, past_locks, pause, resume, come_back, pauses."""
 
     def acquire(self, name: str, *, task_id: str, holder: Holder, now: int, lease: float) -> Lock | None:
         """Take a lock for a person's command; None while somebody holds it, or a task of that user runs."""
@@ -22,7 +21,7 @@ class Locking(StorePart):
                 return None
             token = self.db.value(sql.NEXT_TOKEN)
             lock = new_lock(name, token, task_id, "hold", holder, now, lease)
-            take_lock(self, lock)
+            self._take_lock(lock)
             self._log(now, "lock_taken", user=lock.user, lock=name, lock_id=lock.lock_id, pid=holder.pid)
             return lock
 
@@ -40,9 +39,12 @@ class Locking(StorePart):
                 self._log(now, "refused", what="release", lock_id=lock_id, why=why)
                 return False
             lock = as_lock(row)
-            free_lock(self, lock, why, now, evidence)
+            lane = self.db.row(sql.LANE_KEPT_BY_LOCK, {"name": lock.name})
+            self._free_lock(lock, why, now, evidence)
             if lock.user is not None:
                 self._come_back(lock.user, now)
+            elif lane is not None:
+                self._lane_comes_back(lane[0], lane[1], now)
             self._log(
                 now,
                 "lock_released",
@@ -60,13 +62,6 @@ class Locking(StorePart):
             for lock_id in lock_ids:
                 if not self.db.run(sql.RENEW_LOCK, {"lock_id": lock_id, "expires_at": now + int(lease * 1000)}):
                     self._log(now, "refused", what="renew", lock_id=lock_id)
-
-    def quarantine(self, lock_id: str, *, now: int, evidence: dict[str, Any]) -> None:
-        """Keep a lock that nobody can prove free, and say so."""
-        with self.db.transaction():
-            row = self.db.row(sql.LOCK_BY_ID, (lock_id,))
-            if row is not None:
-                quarantine_lock(self, as_lock(row), now, evidence)
 
     def locks(self) -> list[Lock]:
         """Every lock that is held."""
@@ -115,6 +110,11 @@ class Locking(StorePart):
         others = self.db.row(sql.LEVEL_OF_LANES, {"user": user, "project": project})
         self._lift_lane(user, project, self.db.row(sql.LANE_ACCOUNT, (user, project)), now)
         if others == (None, None):
+            self._come_back(user, now)
+
+    def come_back(self, user: str, now: int) -> None:
+        """Let a user take part again whom something outside the store had kept out: he has saved nothing up."""
+        with self.db.transaction():
             self._come_back(user, now)
 
     def pauses(self) -> list[Pause]:

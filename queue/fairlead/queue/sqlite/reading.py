@@ -9,6 +9,9 @@ from fairlead.queue.states import Status
 from fairlead.queue.store import Filter
 from fairlead.queue.task import Attempt, Event, Task
 
+#: Events of everybody that are read at once, unless somebody asks for more.
+PORTION = 1000
+
 
 class Reading(StorePart):
     """get, find, list_tasks, attempts, events, note."""
@@ -36,12 +39,13 @@ class Reading(StorePart):
         """All attempts of a task."""
         return [_as_attempt(row) for row in self.db.rows(sql.ATTEMPTS, (task_id,))]
 
-    def events(self, *, task_id: str | None = None, after: int = 0, limit: int = 1000) -> list[Event]:
-        """What happened, in order."""
+    def events(self, *, task_id: str | None = None, after: int = 0, limit: int | None = None) -> list[Event]:
+        """What happened, in order; where no limit is given, all there is of one task, or the next thousand of all."""
         if task_id is None:
-            rows = self.db.rows(sql.EVENTS, (after, limit))
+            rows = self.db.rows(sql.EVENTS, (after, PORTION if limit is None else limit))
         else:
-            rows = self.db.rows(sql.EVENTS_OF_TASK, (task_id, after, limit))
+            # SQLite sets no limit for a number below zero.
+            rows = self.db.rows(sql.EVENTS_OF_TASK, (task_id, after, -1 if limit is None else limit))
         return [_as_event(row) for row in rows]
 
     def last_event(self) -> int:

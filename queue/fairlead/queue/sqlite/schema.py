@@ -1,6 +1,6 @@
 """The tables, and how an older file becomes a newer one."""
 
-#: One script per version; a file at version N runs scripts N+1 and on, each in one transaction.
+#: One script per version; a file at version N runs scripts N+1 and on, each in a transaction with its number.
 MIGRATIONS: tuple[str, ...] = (
     """
     CREATE TABLE tasks (
@@ -135,6 +135,17 @@ MIGRATIONS: tuple[str, ...] = (
     INSERT INTO counters VALUES ('token', 0), ('clock', 0);
 
     CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
+    """,
+    """
+    -- Where a task stands in the line of its priority: its seq, or a later number of the same sequence if it became
+    -- due, or was retried, after it had entered. By seq alone, one that has just become due would stand before those
+    -- that have waited long, and nobody would see how long.
+    ALTER TABLE tasks ADD COLUMN place INTEGER NOT NULL DEFAULT 0;
+    UPDATE tasks SET place = seq;
+    DROP INDEX tasks_heads;
+    CREATE INDEX tasks_heads ON tasks (user, project, rank, place) WHERE status = 'queued' AND due = 1;
+    DROP INDEX tasks_express;
+    CREATE INDEX tasks_express ON tasks (place) WHERE status = 'queued' AND due = 1 AND express = 1;
     """,
 )
 VERSION = len(MIGRATIONS)

@@ -12,24 +12,30 @@ TASK_COLUMNS = (
 
 # ------------------------------------------------------------------ entering and leaving the queue
 
-#: Take a task in whose id is new. (ON CONFLICT DO NOTHING would cost half as much again with these many indexes.)
-ADD_TASK = """
-INSERT INTO tasks (id, user, project, rank, status, due, since, express, created_at, updated_at, spec)
-VALUES (:id, :user, :project, :rank, 'queued', :due, :since, :express, :created_at, :now, :spec)
-"""
+#: A task that enters stands where its number in the durable sequence, which is the next one, puts it.
+_OWN_PLACE = "(SELECT coalesce(max(seq), 0) + 1 FROM sqlite_sequence WHERE name = 'tasks')"
 
-#: From when on a task could run, and whether that time has come.
-DUE_OF_TASK = "SELECT since, due FROM tasks WHERE id = ?"
+#: Take a task in whose id is new. (ON CONFLICT DO NOTHING would cost half as much again with these many indexes.)
+ADD_TASK = f"""
+INSERT INTO tasks (id, user, project, rank, status, due, since, place, express, created_at, updated_at, spec)
+VALUES (:id, :user, :project, :rank, 'queued', :due, :since, {_OWN_PLACE}, :express, :created_at, :now, :spec)
+"""  # noqa: S608 - our own fragment
+
+#: The end of the line: a number of the durable sequence that no task has or will have.
+LAST_PLACE = "UPDATE sqlite_sequence SET seq = seq + 1 WHERE name = 'tasks' RETURNING seq"
+
+#: From when on a task could run, whether that time has come, and where it stands in the line.
+DUE_OF_TASK = "SELECT since, due, place FROM tasks WHERE id = ?"
 
 #: The waiting tasks of one user.
 PENDING_OF_USER = "SELECT pending FROM users WHERE name = ?"
 
-#: Tasks whose time has come, oldest first.
+#: Tasks whose time has come, oldest first; of the same time, in the order in which they entered.
 COME_DUE = (
     "SELECT seq, user, project FROM tasks INDEXED BY tasks_not_due"
-    " WHERE status = 'queued' AND due = 0 AND since <= ? ORDER BY since LIMIT ?"
+    " WHERE status = 'queued' AND due = 0 AND since <= ? ORDER BY since, seq LIMIT ?"
 )
-MAKE_DUE = "UPDATE tasks SET due = 1 WHERE seq = ? AND status = 'queued' AND due = 0"
+MAKE_DUE = "UPDATE tasks SET due = 1, place = ? WHERE seq = ? AND status = 'queued' AND due = 0"
 NEXT_DUE = "SELECT min(since) FROM tasks INDEXED BY tasks_not_due WHERE status = 'queued' AND due = 0"
 
 #: A queued task ends without having run.
@@ -45,16 +51,17 @@ UPDATE tasks SET cancel = coalesce(cancel, :by), updated_at = :now, version = ve
 WHERE id = :id AND status IN ('claimed', 'running')
 """
 
-#: A failed, cancelled or lost task goes through the queue again, at its old place.
+#: A failed, cancelled or lost task goes through the queue again, from the end of the line.
 RETRY = """
-UPDATE tasks SET status = 'queued', due = :due, since = :since, outcome = NULL, cancel = NULL, started_at = NULL,
-    finished_at = NULL, archived = 0, updated_at = :now, version = version + 1
+UPDATE tasks SET status = 'queued', due = :due, since = :since, place = :place, outcome = NULL, cancel = NULL,
+    started_at = NULL, finished_at = NULL, archived = 0, updated_at = :now, version = version + 1
 WHERE id = :id AND status IN ('failed', 'cancelled', 'lost')
 """
 
 #: Change a queued task that still has the version its changer read.
 CHANGE = """
-UPDATE tasks SET rank = :rank, due = :due, since = :since, spec = :spec, updated_at = :now, version = version + 1
+UPDATE tasks SET rank = :rank, due = :due, since = :since, place = :place, spec = :spec,
+    express = coalesce(:express, express), updated_at = :now, version = version + 1
 WHERE id = :id AND version = :version AND status = 'queued'
 """
 
@@ -74,10 +81,19 @@ WHERE user = :user AND project = :project
 USER_ACCOUNT = "SELECT standing, weight, ready + running > 0 FROM users WHERE name = ?"
 LANE_ACCOUNT = "SELECT standing, weight, ready + running > 0 FROM lanes WHERE user = ? AND project = ?"
 
-#: A project of a user with due tasks that is not paused.
-_OPEN_LANE = """
-    l.ready > 0 AND NOT EXISTS (SELECT 1 FROM pauses WHERE scope = 'project:' || l.project)
+#: A task whose last run may still live: its lock was quarantined, and then it was retried. It cannot be claimed.
+_KEPT = "EXISTS (SELECT 1 FROM locks WHERE name = 'task:' || {tasks}.id)"
+#: How many of a lane's due tasks are kept so. Locks of tasks are few; the range holds nothing else.
+_KEPT_IN_LANE = """
+    (SELECT count(*) FROM locks k CROSS JOIN tasks t ON t.id = substr(k.name, 6)
+        WHERE k.name > 'task:' AND k.name < 'task;'
+            AND t.user = l.user AND t.project = l.project AND t.status = 'queued' AND t.due = 1)
 """
+#: A project of a user with due tasks that can be claimed, and that is not paused.
+_OPEN_LANE = f"""
+    l.ready > 0 AND NOT EXISTS (SELECT 1 FROM pauses WHERE scope = 'project:' || l.project)
+    AND l.ready > {_KEPT_IN_LANE}
+"""  # noqa: S608 - our own fragments
 #: A user with due tasks whom no pause keeps from starting.
 _COULD_START = f"""
     u.ready > 0 AND NOT EXISTS (SELECT 1 FROM pauses WHERE scope = 'user:' || u.name)
@@ -113,6 +129,13 @@ ALL_LANES = "SELECT user, project, standing, weight FROM lanes"
 #: Who waits in a project, for the end of its pause.
 WAITING_IN_PROJECT = "SELECT user FROM lanes WHERE project = ? AND ready > 0"
 
+#: The lane of a due task whose lock keeps the whole lane: nothing else in it can be claimed.
+LANE_KEPT_BY_LOCK = f"""
+SELECT l.user, l.project FROM tasks w JOIN lanes l ON l.user = w.user AND l.project = w.project
+WHERE :name = 'task:' || w.id AND w.id = substr(:name, 6) AND w.status = 'queued' AND w.due = 1
+    AND l.ready <= {_KEPT_IN_LANE}
+"""  # noqa: S608
+
 #: The accounts' clock never goes back, whatever the wall clock does and whoever restarts.
 CLOCK = "SELECT value FROM counters WHERE name = 'clock'"
 ADVANCE_CLOCK = "UPDATE counters SET value = max(value, ?) WHERE name = 'clock' RETURNING value"
@@ -143,30 +166,32 @@ NEXT_LANE = f"""
 SELECT l.project, l.standing FROM lanes l WHERE l.user = ? AND {_OPEN_LANE} ORDER BY l.standing, l.project LIMIT 1
 """  # noqa: S608
 
-#: The first due task of each priority in a lane: four steps into one index.
+#: The first due task of each priority in a lane that can be claimed: four steps into one index.
 HEADS = " UNION ALL ".join(
-    "SELECT * FROM (SELECT id, rank, seq, since, express FROM tasks INDEXED BY tasks_heads"  # noqa: S608 - ranks are our own numbers
+    "SELECT * FROM (SELECT id, rank, place, since, express FROM tasks INDEXED BY tasks_heads"  # noqa: S608 - ranks are our own numbers
     f" WHERE user = :user AND project = :project AND rank = {rank} AND status = 'queued' AND due = 1"
-    " ORDER BY seq LIMIT 1)"
+    f" AND NOT {_KEPT.format(tasks='tasks')} ORDER BY place LIMIT 1)"
     for rank in range(4)
 )
 
 #: Operators' critical tasks, whoever's turn it is.
 EXPRESS = f"""
-SELECT t.user, t.project, t.id, t.rank, t.seq, t.since, u.standing
+SELECT t.user, t.project, t.id, t.rank, t.place, t.since, u.standing
 FROM tasks t INDEXED BY tasks_express JOIN users u ON u.name = t.user
-WHERE t.status = 'queued' AND t.due = 1 AND t.express = 1 AND {_FREE}
+WHERE t.status = 'queued' AND t.due = 1 AND t.express = 1 AND {_FREE} AND NOT {_KEPT.format(tasks="t")}
     AND NOT EXISTS (SELECT 1 FROM pauses WHERE scope IN ('user:' || t.user, 'project:' || t.project))
     AND t.user NOT IN (SELECT value FROM json_each(:exclude))
-ORDER BY t.seq LIMIT :limit
+ORDER BY t.place LIMIT :limit
 """  # noqa: S608
 
 #: For explaining: all projects of a user with due tasks, and an operator's critical task in one of them.
 DUE_LANES = "SELECT project, standing FROM lanes WHERE user = ? AND ready > 0 ORDER BY standing, project"
-EXPRESS_IN_LANE = """
-SELECT id, rank, seq, since, express FROM tasks INDEXED BY tasks_express
-WHERE user = ? AND project = ? AND status = 'queued' AND due = 1 AND express = 1 ORDER BY seq LIMIT 1
-"""
+EXPRESS_IN_LANE = f"""
+SELECT id, rank, place, since, express FROM tasks INDEXED BY tasks_express
+WHERE user = ? AND project = ? AND status = 'queued' AND due = 1 AND express = 1
+    AND NOT {_KEPT.format(tasks="tasks")}
+ORDER BY place LIMIT 1
+"""  # noqa: S608
 
 _ACTIVE = "tasks INDEXED BY tasks_active WHERE status IN ('claimed', 'running')"
 COUNT_ACTIVE = f"SELECT count(*) FROM {_ACTIVE}"  # noqa: S608
@@ -181,13 +206,14 @@ TOKEN_AT_LEAST = "UPDATE counters SET value = max(value, ?) WHERE name = 'token'
 #: Whether one of this user's tasks may start now, as far as his others and his hold go.
 IS_FREE = f"SELECT {_FREE} FROM users u WHERE u.name = :user"  # noqa: S608
 
-#: A pause that came after the decision still counts.
-CLAIM = """
+#: A pause that came after the decision still counts, and so does the lock of a run that may still live.
+CLAIM = f"""
 UPDATE tasks SET status = 'claimed', attempt = attempt + 1, token = :token, started_at = NULL,
     finished_at = NULL, outcome = NULL, cancel = NULL, updated_at = :now, version = version + 1
 WHERE id = :id AND user = :user AND status = 'queued' AND due = 1
     AND NOT EXISTS (SELECT 1 FROM pauses WHERE scope IN ('all', 'user:' || user, 'project:' || project))
-"""
+    AND NOT {_KEPT.format(tasks="tasks")}
+"""  # noqa: S608
 
 #: The claim is undone: its agent provably never started.
 UNCLAIM = """
@@ -349,12 +375,12 @@ FACT = "SELECT value FROM facts WHERE name = ?"
 # ------------------------------------------------------------------ rebuilding
 
 #: Put a task back as the files tell it.
-RESTORE_TASK = """
-INSERT INTO tasks (id, user, project, rank, status, due, since, express, version, created_at, updated_at,
+RESTORE_TASK = f"""
+INSERT INTO tasks (id, user, project, rank, status, due, since, place, express, version, created_at, updated_at,
     started_at, finished_at, attempt, token, cancel, archived, spec, outcome)
-VALUES (:id, :user, :project, :rank, :status, :due, :since, :express, :version, :created_at, :updated_at,
-    :started_at, :finished_at, :attempt, :token, :cancel, :archived, :spec, :outcome)
-"""
+VALUES (:id, :user, :project, :rank, :status, :due, :since, {_OWN_PLACE}, :express, :version, :created_at,
+    :updated_at, :started_at, :finished_at, :attempt, :token, :cancel, :archived, :spec, :outcome)
+"""  # noqa: S608
 RESTORE_ATTEMPT = """
 INSERT INTO attempts (task_id, number, token, claimed_at, started_at, finished_at, status, reason, error,
     exit_code, signal, host)
