@@ -202,6 +202,16 @@ def test_a_foreign_lock_is_honoured(place: Place, make: Callable[[Path], object]
     assert taken(place, "bob")
 
 
+def test_words_over_the_file_of_a_released_lock_are_honoured(place: Place) -> None:
+    """The metadata beside them tells of a lock that is over; the words do not."""
+    old = taken(place)
+    place.locks.release("alice", old.lock_id)
+    place.files.put(old)
+    Path(place.paths.locks, "user_alice.lock").write_text("maintenance")
+    assert place.locks.foreign() == {"alice"}
+    assert place.locks.acquire("alice", "edit", timeout=0) is None
+
+
 def test_our_own_locks_are_not_foreign(place: Place) -> None:
     """Neither a run's nor a command's."""
     assert place.locks.foreign() == set()

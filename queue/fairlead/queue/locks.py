@@ -13,7 +13,7 @@ from typing import Any
 from fairlead.base import bell
 from fairlead.base.clock import Clock
 from fairlead.base.identity import boot_id, host, this_process
-from fairlead.queue.lockfiles import LockFiles
+from fairlead.queue.lockfiles import LockFile, LockFiles
 from fairlead.queue.store import Holder, Lock, Store
 from fairlead.queue.task import Event
 
@@ -104,13 +104,14 @@ class LockManager:
         found = self.files.read(lock.user or "")
         if found is not None and found.lock_id == lock.lock_id:
             return True
-        if found is not None and self._is_left_over(found.lock_id):
+        if found is not None and self.is_left_over(found):
             self.files.drop(found.user, found.lock_id)
         return self.files.put(lock)
 
-    def _is_left_over(self, lock_id: str) -> bool:
+    def is_left_over(self, found: LockFile) -> bool:
         """Whether a file mirrors a lock that was released: its holder died before it could remove the file."""
-        return bool(lock_id) and self.store.past_lock(lock_id) is not None
+        ours = bool(found.lock_id) and not found.is_somebodys
+        return ours and self.store.past_lock(found.lock_id) is not None
 
     def foreign(self) -> set[str]:
         """The users whose lock file is not one of ours: nobody starts their tasks."""
@@ -123,4 +124,4 @@ class LockManager:
     def _is_foreign(self, user: str) -> bool:
         """Whether a file without a row is somebody else's. A left-over of ours goes when the row is taken next."""
         found = self.files.read(user)
-        return found is not None and not self._is_left_over(found.lock_id)
+        return found is not None and not self.is_left_over(found)
