@@ -3,13 +3,11 @@
 import errno
 import fcntl
 import os
-import resource
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import count
 
+from tests.support.full_disk import room_for
 from tests.support.kernel_errors import refuse
 from tests.support.programs import main, say, together
 
@@ -79,17 +77,6 @@ def sync_failing(call: str, code: str, path: str) -> None:
         say(f"stop: {error}")
     except OSError as error:
         say(f"{errno.errorcode[error.errno or 0]}")
-
-
-@contextmanager
-def room_for(size: int) -> Iterator[None]:
-    """As on a full disk: no file can become larger. The kernel takes what fits, then refuses."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def write_too_much(path: str) -> None:

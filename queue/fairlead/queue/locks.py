@@ -99,14 +99,17 @@ class LockManager:
 
     def show(self, lock: Lock) -> bool:
         """Make a lock visible; False if a foreign file is in the way. A left-over of our own is replaced."""
-        if self.files.put(lock):
+        if lock.user is None:
             return True
-        found = self.files.read(lock.user or "")
-        if found is not None and found.lock_id == lock.lock_id:
-            return True
-        if found is not None and self.is_left_over(found):
+        # Looked at first: where nothing has to be written, a full disk is in nobody's way.
+        found = self.files.read(lock.user)
+        if found is not None and found.lock_id != lock.lock_id and self.is_left_over(found):
             self.files.drop(found.user, found.lock_id)
-        return self.files.put(lock)
+            found = None
+        if found is None and self.files.put(lock):
+            return True
+        found = found or self.files.read(lock.user)  # whoever was faster may have shown this very lock
+        return found is not None and found.lock_id == lock.lock_id
 
     def is_left_over(self, found: LockFile) -> bool:
         """Whether a file mirrors a lock that was released: its holder died before it could remove the file."""
