@@ -130,6 +130,23 @@ def test_a_tidied_up_spool_is_no_trouble(place: Place) -> None:
     assert place.rejected() == ["bad.yaml", "bad.yaml.error"]
 
 
+def test_a_refusal_that_fails_keeps_nobody(place: Place) -> None:
+    """The good files are taken in, the bad ones stay where they are with a word in the log, and are refused later."""
+    os.rmdir(place.paths.rejected)
+    Path(place.paths.rejected).touch()
+    for name in ("bad.yaml", "worse.yaml"):
+        place.drop(name, "nonsense: 1")
+    place.drop("good.yaml")
+    with pytest.raises(admit.CannotRejectError, match=r"(?s)bad\.yaml: .*stays at .*worse\.yaml: "):
+        place.admission.admit(place.take())
+    assert [said["file"] for said in place.log.of("cannot_reject")] == ["bad.yaml", "worse.yaml"]
+    assert (len(place.accepted()), len(place.intake())) == (1, 2)
+    os.unlink(place.paths.rejected)
+    place.admission.admit(place.admission.claimed())
+    assert place.rejected() == ["bad.yaml", "bad.yaml.error", "worse.yaml", "worse.yaml.error"]
+    assert place.intake() == []
+
+
 @pytest.mark.skipif(not KNOWN, reason="the numbers of this machine's system calls are not known")
 def test_a_file_that_cannot_be_taken_keeps_nobody(place: Place) -> None:
     """One whose name cannot be moved is told about, and left."""

@@ -31,6 +31,7 @@ from fairlead.base.ids import bucket, is_id, new_id
 from fairlead.base.text import one_line, visible
 from fairlead.config.paths import Paths
 from fairlead.config.schema import Config
+from fairlead.queue.errors import StoreBusyError, StoreUnavailableError
 from fairlead.queue.store import Admitted, Store, Submission
 from fairlead.queue.task import Event
 from fairlead.queue.taskfile import parse_task
@@ -39,6 +40,10 @@ from fairlead.queue.taskfile import parse_task
 MANY = 8
 _NAME_MAX = 255
 _SEPARATOR = "@"
+
+
+class CannotRejectError(FairleadError):
+    """A wrong file cannot be moved to the refused ones."""
 
 
 class Claimed(Struct, frozen=True, kw_only=True):
@@ -121,9 +126,12 @@ class Admission:
         return found
 
     def admit(self, files: Sequence[Claimed]) -> Result:
-        """Parse, make durable, enter with one commit, move to accepted/; refuse what is wrong, once."""
+        """Parse, make durable, enter with one commit, move to accepted/; then refuse what is wrong, once.
+
+        The good ones come first: trouble with a refusal must not keep them waiting. It is raised when all is done.
+        """
         submissions: dict[str, Submission] = {}
-        rejected: list[Rejected] = []
+        refusals: list[tuple[Claimed, str]] = []
         notes: list[tuple[str, str]] = []
         for file in files:
             try:
@@ -131,7 +139,7 @@ class Admission:
             except FileNotFoundError:
                 continue  # somebody else has admitted it meanwhile
             except (FairleadError, OSError) as error:
-                rejected.append(self._reject(file, str(error)))
+                refusals.append((file, str(error)))
             else:
                 notes += [(file.id, note) for note in more]
         by_id = {file.id: file for file in files if file.id in submissions}
@@ -139,10 +147,11 @@ class Admission:
         admitted = self._enter(list(submissions.values()))
         for one in admitted:
             if one.refusal:
-                rejected.append(self._reject(by_id[one.id], one.refusal))
+                refusals.append((by_id[one.id], one.refusal))
             else:
                 self._accept(by_id[one.id])
                 self._tell(one, submissions[one.id])
+        rejected = self._reject_all(refusals)
         return Result(admitted=tuple(admitted), rejected=tuple(rejected), notes=tuple(notes))
 
     def _read(self, file: Claimed) -> tuple[Submission, tuple[str, ...]]:
@@ -188,8 +197,29 @@ class Admission:
         if one.warning:
             self.log.warning("many_pending", task=one.id, user=submission.spec.user, warning=one.warning)
 
-    def _reject(self, file: Claimed, error: str) -> Rejected:
-        """Put the file beside a note that says what is wrong. It is not tried again."""
+    def _reject_all(self, refusals: Sequence[tuple[Claimed, str]]) -> list[Rejected]:
+        """Refuse one by one; what cannot be refused now stays where it is, to be refused at the next look."""
+        rejected, left = [], []
+        for file, error in refusals:
+            try:
+                rejected.append(Rejected(id=file.id, path=self._reject(file, error), error=error))
+            except OSError as trouble:
+                left.append(f"{file.name}: {error}; it stays at {file.path}, since it cannot be moved away: {trouble}")
+                self.log.error("cannot_reject", file=one_line(file.name), error=str(trouble))
+            else:
+                self._tell_of_refusal(file, error)
+        if left:
+            raise CannotRejectError("\n".join(left))
+        return rejected
+
+    def _tell_of_refusal(self, file: Claimed, error: str) -> None:
+        detail = {"file": one_line(file.name), "error": one_line(error, 1000)}
+        self.log.warning("rejected", **detail)
+        with suppress(StoreBusyError, StoreUnavailableError):  # the note beside the file and the log say the same
+            self.store.note(Event(at=self.clock.wall_ms(), event="rejected", detail=detail))
+
+    def _reject(self, file: Claimed, error: str) -> str:
+        """Put the file beside a note that says what is wrong; returns where. It is not tried again."""
         make_directory(self.paths.rejected)
         target = self._free_name(file)
         text = f"{visible(error)}\n\nCorrect the file, then move it back into the spool.\n"
@@ -199,10 +229,7 @@ class Admission:
         except FileNotFoundError:
             if not os.path.lexists(target):  # somebody else has rejected it, under another name
                 remove(target + ".error")
-        self.log.warning("rejected", file=one_line(file.name), error=one_line(error, 1000))
-        detail = {"file": one_line(file.name), "error": one_line(error, 1000)}
-        self.store.note(Event(at=self.clock.wall_ms(), event="rejected", detail=detail))
-        return Rejected(id=file.id, path=target, error=error)
+        return target
 
     def _free_name(self, file: Claimed) -> str:
         """A name in rejected/ that keeps the old ones: the file's own, or with the id before it."""
