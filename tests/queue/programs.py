@@ -15,6 +15,7 @@ from tests.support.programs import main, say, together
 
 from fairlead.base.errors import FairleadError
 from fairlead.base.ids import new_id
+from fairlead.queue.admit import Claimed
 from fairlead.queue.decide import Pick, decide
 from fairlead.queue.lockfiles import LockFiles
 from fairlead.queue.sqlite.store import open_store
@@ -221,6 +222,23 @@ def full_disk(folder: str) -> None:
     os.unlink(ballast)
     say(all(drive.store.get(task_id).id == task_id for task_id in acknowledged))
     say(len(drive.add_many(1)))
+
+
+def refuse_together(home: str, processes: str, count: str) -> None:
+    """Let processes refuse files of the same names, all at once and in the same order."""
+
+    def work(number: int) -> None:
+        place = Place(home)
+        files = []
+        for one in range(int(count)):
+            task_id = new_id(NOW)
+            path = place.admission.claim_name(task_id, f"{one}.yaml")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(f"nonsense: {one} of {number}")
+            files.append(Claimed(id=task_id, path=path, name=f"{one}.yaml"))
+        place.admission.admit(files)
+
+    together(int(processes), work)
 
 
 def _fill(drive: Driver, acknowledged: list[str]) -> None:

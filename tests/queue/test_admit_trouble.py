@@ -10,7 +10,6 @@ from tests.queue.places import Place
 from tests.support.kernel_errors import KNOWN
 from tests.support.programs import run
 
-from fairlead.base.files import write_atomically
 from fairlead.base.ids import new_id
 from fairlead.queue import admit
 from fairlead.queue.admit import Claimed, accepted_path
@@ -77,30 +76,24 @@ def test_two_admit_the_same_file(tmp_path: Path, step: str) -> None:
     assert place.intake() == []
 
 
-@pytest.mark.parametrize("step", ["_reject", "_free_name"])
-def test_two_refuse_the_same_file(tmp_path: Path, step: str) -> None:
-    """Wherever the other is faster, there is one refused file and one note."""
+def test_two_refuse_the_same_file(tmp_path: Path) -> None:
+    """If the other is faster, there is one refused file and one note, and only he tells of it."""
     place = Meanwhile(tmp_path)
     place.drop("bad.yaml", "nonsense: 1")
     files = place.take()
-    place.at(step, lambda: Place(tmp_path).admission.admit(files))
-    place.admission.admit(files)
+    place.at("_reject", lambda: Place(tmp_path).admission.admit(files))
+    assert place.admission.admit(files) == admit.Result()
     assert place.rejected() == ["bad.yaml", "bad.yaml.error"]
+    assert [event.event for event in place.store.events()] == ["rejected"]
 
 
-def test_two_refuse_the_same_file_at_the_last_moment(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both have chosen the same name: whoever comes second leaves the other's note where it is."""
-    place.drop("bad.yaml", "nonsense: 1")
-    files = place.take()
-
-    def late(path: str, data: bytes) -> None:
-        monkeypatch.setattr(admit, "write_atomically", write_atomically)
-        Place(place.paths.home).admission.admit(files)
-        write_atomically(path, data)
-
-    monkeypatch.setattr(admit, "write_atomically", late)
-    place.admission.admit(files)
-    assert place.rejected() == ["bad.yaml", "bad.yaml.error"]
+def test_several_refuse_files_of_the_same_name_at_once(place: Place) -> None:
+    """No file takes the place of another, however close they come."""
+    run("queue", "refuse_together", place.paths.home, 4, 100)
+    contents = [Path(place.paths.rejected, name).read_text() for name in place.rejected()]
+    kept = [text for text in contents if text.startswith("nonsense")]
+    assert len(set(kept)) == 400
+    assert len(contents) == 800
 
 
 # ---------------------------------------------------------------------- trouble

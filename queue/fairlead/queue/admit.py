@@ -6,11 +6,12 @@ point leaves it in one of the two places, and doing it again is a no-op.
 """
 
 import calendar
+import fcntl
 import os
 import pwd
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Protocol
 
 from msgspec import Struct
@@ -20,8 +21,8 @@ from fairlead.base.errors import FairleadError
 from fairlead.base.files import (
     make_directory,
     names_in,
+    opened,
     read_plain,
-    remove,
     sync_directory,
     sync_file,
     sync_file_system,
@@ -203,6 +204,8 @@ class Admission:
         for file, error in refusals:
             try:
                 rejected.append(Rejected(id=file.id, path=self._reject(file, error), error=error))
+            except FileNotFoundError:
+                continue  # somebody else has refused it, and told
             except OSError as trouble:
                 left.append(f"{file.name}: {error}; it stays at {file.path}, since it cannot be moved away: {trouble}")
                 self.log.error("cannot_reject", file=one_line(file.name), error=str(trouble))
@@ -221,15 +224,20 @@ class Admission:
     def _reject(self, file: Claimed, error: str) -> str:
         """Put the file beside a note that says what is wrong; returns where. It is not tried again."""
         make_directory(self.paths.rejected)
-        target = self._free_name(file)
         text = f"{visible(error)}\n\nCorrect the file, then move it back into the spool.\n"
-        write_atomically(target + ".error", text.encode())
-        try:
+        with self._alone_in_rejected():
+            os.lstat(file.path)  # somebody else may have refused it meanwhile: then there is nothing to explain
+            target = self._free_name(file)
+            write_atomically(target + ".error", text.encode())
             os.rename(file.path, target)
-        except FileNotFoundError:
-            if not os.path.lexists(target):  # somebody else has rejected it, under another name
-                remove(target + ".error")
         return target
+
+    @contextmanager
+    def _alone_in_rejected(self) -> Iterator[None]:
+        """Two processes that choose the same free name would lose one of the files."""
+        with opened(self.paths.rejected, os.O_RDONLY | os.O_DIRECTORY) as fd:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
 
     def _free_name(self, file: Claimed) -> str:
         """A name in rejected/ that keeps the old ones: the file's own, or with the id before it."""
