@@ -16,6 +16,7 @@ from fairlead.base.files import (
     SyncFailedError,
     create_complete,
     make_directory,
+    sync_directory,
     sync_file,
     sync_file_system,
     write_all,
@@ -68,11 +69,12 @@ def write_with_failing(call: str, path: str) -> None:
         say(errno.errorcode[error.errno or 0])
 
 
-def sync_failing(call: str, code: str, path: str) -> None:
-    """Sync a file, or a whole file system, on a disk that fails."""
-    refuse(call, int(code))
+def sync_failing(kind: str, code: str, path: str) -> None:
+    """Sync a file, a directory, or a whole file system, on a disk that fails."""
+    sync = {"file": sync_file, "directory": sync_directory, "file system": sync_file_system}[kind]
+    refuse("syncfs" if kind == "file system" else "fsync", int(code))
     try:
-        (sync_file_system if call == "syncfs" else sync_file)(path)
+        sync(path)
     except SyncFailedError as error:
         say(f"stop: {error}")
     except OSError as error:

@@ -42,7 +42,7 @@ def write_atomically(path: str, data: bytes, *, synced: bool = False) -> None:
 def write_durably(path: str, data: bytes) -> None:
     """Replace the file as a whole and return once a power cut cannot take it back."""
     write_atomically(path, data, synced=True)
-    sync_directory(os.path.dirname(path))
+    _sync_names(os.path.dirname(path))
 
 
 def create_complete(path: str, data: bytes) -> bool:
@@ -64,6 +64,11 @@ def create_complete(path: str, data: bytes) -> bool:
 
 def sync_directory(path: str) -> None:
     """Make the names in a directory durable."""
+    with _no_second_try(path):
+        _sync_names(path)
+
+
+def _sync_names(path: str) -> None:
     with opened(path or ".", os.O_RDONLY | os.O_DIRECTORY) as fd:
         os.fsync(fd)
 
