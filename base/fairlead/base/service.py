@@ -14,6 +14,8 @@ from fairlead.base.files import write_all
 
 #: A predecessor that is on its way out is waited for this long.
 PATIENCE = 5.0
+#: poll(2) counts milliseconds in 32 bits; waking up for nothing once an hour costs nothing.
+LONGEST_SLEEP = 3600.0
 
 
 class AlreadyRunningError(RefusedError):
@@ -87,7 +89,7 @@ class Waiter:
     def wait(self, seconds: float) -> set[str]:
         """Sleep at most so long; returns the words of all rings."""
         if not self.asked_to_stop and not self.asked_to_reload:
-            self._poll.poll(math.ceil(max(0.0, seconds) * 1000))
+            self._poll.poll(math.ceil(min(max(0.0, seconds), LONGEST_SLEEP) * 1000))
         with suppress(BlockingIOError):
             os.read(self._wakeup, 4096)
         return self.listener.take()
