@@ -1,6 +1,7 @@
 """Admission twice, by two at once, with trouble, and with death at any step: each file once, none lost."""
 
 import os
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import pytest
 from tests.queue.driver import NOW
 from tests.queue.places import Place
 from tests.support.kernel_errors import KNOWN
-from tests.support.programs import run
+from tests.support.patience import stays
+from tests.support.programs import ROOT, command, run, started
 
 from fairlead.base.ids import new_id
 from fairlead.queue import admit
@@ -87,13 +89,19 @@ def test_two_refuse_the_same_file(tmp_path: Path) -> None:
     assert [event.event for event in place.store.events()] == ["rejected"]
 
 
-def test_several_refuse_files_of_the_same_name_at_once(place: Place) -> None:
-    """No file takes the place of another, however close they come."""
-    run("queue", "refuse_together", place.paths.home, 4, 100)
+def test_two_refuse_files_of_the_same_name_at_once(place: Place) -> None:
+    """Who comes second waits while the first has chosen a name and not used it yet: neither file is lost."""
+    with (
+        started("queue", "refuse_slowly", place.paths.home, "first") as first,
+        subprocess.Popen(command("queue", "refuse_one", place.paths.home, "second"), cwd=ROOT) as second,
+    ):
+        stays(lambda: second.poll() is None, "the second one waits", 1.0)
+        assert first.stdin
+        first.stdin.close()
+        assert (first.wait(), second.wait()) == (0, 0)
     contents = [Path(place.paths.rejected, name).read_text() for name in place.rejected()]
-    kept = [text for text in contents if text.startswith("nonsense")]
-    assert len(set(kept)) == 400
-    assert len(contents) == 800
+    assert sorted(text for text in contents if text.startswith("nonsense")) == ["nonsense: first", "nonsense: second"]
+    assert len(contents) == 4
 
 
 # ---------------------------------------------------------------------- trouble
