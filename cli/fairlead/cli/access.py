@@ -2,6 +2,7 @@
 
 import os
 import pwd
+from typing import Self
 
 from fairlead.base.clock import SystemClock
 from fairlead.base.errors import UsageError
@@ -9,7 +10,7 @@ from fairlead.base.logs import open_log
 from fairlead.cli.quick import open_connection
 from fairlead.config.paths import Paths, find_paths
 from fairlead.queue.archive import Archive
-from fairlead.queue.instance import Instance
+from fairlead.queue.instance import Instance, Presence
 from fairlead.queue.lockfiles import LockFiles
 from fairlead.queue.locks import LockManager
 from fairlead.queue.operations import Operations, find_task
@@ -45,9 +46,42 @@ class Access:
         """The locks, for looking."""
         return LockManager(self.store, LockFiles(self.paths.locks), self.clock, self.paths.bells, lease=0.0)
 
+
+class Changing(Access):
+    """The same for a command that changes something: it waits while the store is replaced, or is waited for."""
+
+    def __init__(self) -> None:
+        paths = find_paths()
+        self._presence = _joined(paths)
+        try:
+            super().__init__(paths)
+        except BaseException:
+            self._leave()
+            raise
+
     def operations(self) -> Operations:
         """What people may change."""
         return Operations(self.paths, self.store, self.clock, open_log(self.paths.log_file, "cli"))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.store.close()
+        self._leave()
+
+    def _leave(self) -> None:
+        if self._presence is not None:
+            self._presence.release()
+
+
+def _joined(paths: Paths) -> Presence | None:
+    """Be present, after the end of a replacement; where there is no such directory, nobody can be at it."""
+    if not os.path.isdir(paths.run):
+        return None
+    presence = Presence(paths)
+    presence.join()
+    return presence
 
 
 def open_instance() -> Instance:

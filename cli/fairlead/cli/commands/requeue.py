@@ -3,7 +3,7 @@
 from fairlead.base.bell import ring
 from fairlead.base.errors import RefusedError
 from fairlead.base.identity import ProcessId, boot_id, is_alive
-from fairlead.cli.access import Access, who
+from fairlead.cli.access import Access, Changing, who
 from fairlead.cli.arguments import Parser, parser
 from fairlead.cli.options import add_id
 from fairlead.cli.output import say
@@ -32,15 +32,14 @@ def make_parser() -> Parser:
 def main(words: list[str]) -> int:
     """Bring a stuck task back into the queue, on evidence."""
     args = make_parser().parse_args(words)
-    access = Access()
-    task = access.task(args.id)
-    if task.status in ACTIVE:
-        task = _looked_at(access, task)
-    if task.status is Status.QUEUED:
+    with Changing() as access:
+        task = access.task(args.id)
+        if task.status in ACTIVE:
+            task = _looked_at(access, task)
         text = f"{task.id} is queued"
-    else:
-        task = access.operations().retry(task.id, by=who())
-        text = f"{task.id} is queued again"
+        if task.status is not Status.QUEUED:
+            task = access.operations().retry(task.id, by=who())
+            text += " again"
     say({"id": task.id, "status": task.status}, text, as_json=args.json)
     return 0
 
