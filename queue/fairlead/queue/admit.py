@@ -98,9 +98,7 @@ class Admission:
 
     def claim_name(self, task_id: str, name: str) -> str:
         """Where a file waits between being claimed and being accepted."""
-        room = _NAME_MAX - len(task_id) - len(_SEPARATOR)
-        kept = os.fsdecode(os.fsencode(name)[-room:])
-        return os.path.join(self.paths.intake, f"{task_id}{_SEPARATOR}{kept}")
+        return claimed_path(self.paths, task_id, name)
 
     def claim(self, name: str) -> Claimed | None:
         """Give a dropped file its id by renaming it; None if somebody else took it, or it cannot be taken."""
@@ -119,12 +117,7 @@ class Admission:
 
     def claimed(self) -> list[Claimed]:
         """Files that were claimed and not yet accepted: by a process that died, or while the store was away."""
-        found = []
-        for entry in names_in(self.paths.intake):
-            task_id, separator, name = entry.partition(_SEPARATOR)
-            if separator and is_id(task_id):
-                found.append(Claimed(id=task_id, path=os.path.join(self.paths.intake, entry), name=name))
-        return found
+        return claimed_in(self.paths)
 
     def admit(self, files: Sequence[Claimed]) -> Result:
         """Parse, make durable, enter with one commit, move to accepted/; then refuse what is wrong, once.
@@ -216,7 +209,8 @@ class Admission:
         return rejected
 
     def _tell_of_refusal(self, file: Claimed, error: str) -> None:
-        detail = {"file": one_line(file.name), "error": one_line(error, 1000)}
+        # The id is told, but the event is not a task's: there is none that could be forgotten with it.
+        detail = {"id": file.id, "file": one_line(file.name), "error": one_line(error, 1000)}
         self.log.warning("rejected", **detail)
         with suppress(StoreBusyError, StoreUnavailableError):  # the note beside the file and the log say the same
             self.store.note(Event(at=self.clock.wall_ms(), event="rejected", detail=detail))
@@ -248,6 +242,23 @@ class Admission:
         if not os.path.lexists(path) and not os.path.lexists(f"{path}.error.error"):
             return path
         return os.path.join(self.paths.rejected, os.fsdecode(os.fsencode(f"{file.id}-{name}")[:room]))
+
+
+def claimed_path(paths: Paths, task_id: str, name: str) -> str:
+    """Where a file waits between being claimed and being accepted."""
+    room = _NAME_MAX - len(task_id) - len(_SEPARATOR)
+    kept = os.fsdecode(os.fsencode(name)[-room:])
+    return os.path.join(paths.intake, f"{task_id}{_SEPARATOR}{kept}")
+
+
+def claimed_in(paths: Paths) -> list[Claimed]:
+    """The files that wait between being claimed and being accepted."""
+    found = []
+    for entry in names_in(paths.intake):
+        task_id, separator, name = entry.partition(_SEPARATOR)
+        if separator and is_id(task_id):
+            found.append(Claimed(id=task_id, path=os.path.join(paths.intake, entry), name=name))
+    return found
 
 
 def accepted_path(paths: Paths, task_id: str, name: str) -> str:

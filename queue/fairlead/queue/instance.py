@@ -70,9 +70,16 @@ class Instance:
             make_directory(directory)
         self._presence = Presence(paths)
         self._presence.join()
-        refuse_missing_store(paths)
-        self.store: SqliteStore = open_store(paths.store, share_of(self.config))
+        self.store = self._open_store()
         self.locks = LockManager(self.store, LockFiles(paths.locks), self.clock, paths.bells, self.lease)
+
+    def _open_store(self) -> SqliteStore:
+        try:
+            refuse_missing_store(self.paths)
+            return open_store(self.paths.store, share_of(self.config))
+        except BaseException:
+            self._presence.release()  # who has no store is in nobody's way
+            raise
 
     @property
     def config(self) -> Config:

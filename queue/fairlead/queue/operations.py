@@ -13,6 +13,7 @@ from fairlead.base.errors import RefusedError, UsageError
 from fairlead.base.files import sync_directory, sync_file, write_atomically
 from fairlead.base.ids import check_name, new_id
 from fairlead.config.paths import Paths
+from fairlead.config.schema import Config
 from fairlead.queue.accepted import Accepted
 from fairlead.queue.admit import Admission, Claimed, Log, Result
 from fairlead.queue.archive import Archive, archive_tasks
@@ -51,11 +52,7 @@ class Submitting:
 
     def check(self, name: str, data: bytes) -> Parsed:
         """Read the file as intake would; raises with all that is wrong, and nothing has happened."""
-        limit = self.instance.config.limits.task_file_bytes
-        if len(data) > limit:
-            raise UsageError(f"{name}: it has {len(data)} bytes; at most {limit} are allowed.")
-        owner = self.instance.config.default_user or self.owner
-        return parse_task(data, name, owner, self.instance.config, self.instance.clock.wall_ms())
+        return check_submission(name, data, self.owner, self.instance.config, self.instance.clock.wall_ms())
 
     def submit(self, files: Sequence[tuple[str, bytes]]) -> list[Submitted]:
         """Take all files in with one commit, durable when this returns; wrong ones are refused before anything is."""
@@ -109,6 +106,14 @@ class Submitting:
             sync_file(file.path)
         sync_directory(self.instance.paths.intake)
         return Submitted(id=file.id, name=file.name, spooled=True)
+
+
+def check_submission(name: str, data: bytes, owner: str, config: Config, now: int) -> Parsed:
+    """Read a file that its owner submits as intake would; raises with all that is wrong."""
+    limit = config.limits.task_file_bytes
+    if len(data) > limit:
+        raise UsageError(f"{name}: it has {len(data)} bytes; at most {limit} are allowed.")
+    return parse_task(data, name, config.default_user or owner, config, now)
 
 
 class Operations:
