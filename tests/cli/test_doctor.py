@@ -159,7 +159,7 @@ def test_a_quarantined_lock(run: Run) -> None:
 def test_a_lease_that_is_over(run: Run) -> None:
     """A run that nobody has seen alive for its whole lease is the watchdog's business."""
     run.home.configure(
-        per_user_serialization={"lock_timeout_seconds": 0.02}, intervals={"heartbeat": 0.01, "watch": 3600.0}
+        per_user_serialization={"lock_timeout_seconds": 0.02}, intervals={"heartbeat": 0.005, "watch": 3600.0}
     )
     run.home.submit("sleep 60")
     run.home.dispatcher().run_once()

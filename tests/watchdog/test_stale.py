@@ -100,7 +100,7 @@ def _text(path: Path) -> str:
 
 def test_the_lock_of_a_living_command_is_left_alone(home: Home) -> None:
     """Age alone never frees a lock, not even when its lease is long over."""
-    home.configure(per_user_serialization={"lock_timeout_seconds": 0.002}, intervals={"heartbeat": 0.001})
+    home.configure(per_user_serialization={"lock_timeout_seconds": 0.002}, intervals={"heartbeat": 0.0005})
     watchdog = home.watchdog()
     with holding(home, "ann", "/bin/sh", "-c", LONG):
         watchdog.run_once()
