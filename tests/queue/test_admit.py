@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from tests.queue.driver import NOW
 from tests.queue.places import CONFIG, Place
 
-from fairlead.base.ids import bucket, new_id
+from fairlead.base.ids import bucket, created_at, new_id
 from fairlead.config.schema import Limits
 from fairlead.queue import admit
-from fairlead.queue.admit import accepted_path, created_at, owner_of
+from fairlead.queue.admit import accepted_path, owner_of
 from fairlead.queue.states import Status
 
 

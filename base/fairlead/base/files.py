@@ -161,6 +161,11 @@ def names_in(path: str) -> list[str]:
         return []
 
 
+def folders_in(path: str) -> list[str]:
+    """The paths of the folders in a folder, sorted; stray files are passed over."""
+    return [entry for name in names_in(path) if os.path.isdir(entry := os.path.join(path, name))]
+
+
 @contextmanager
 def opened(path: str, flags: int, mode: int = 0o600) -> Iterator[int]:
     """An open descriptor that is closed at the end of the block."""

@@ -22,6 +22,20 @@ class AlreadyRunningError(RefusedError):
     """Another process of this kind runs for this instance already."""
 
 
+def lock_patiently(fd: int, patience: float) -> bool:
+    """Take the flock of an open file for oneself, waiting a moment for others to go; False if they did not."""
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.05)
+        else:
+            return True
+
+
 class Single:
     """A lock that the kernel frees with its holder's death: one process of a kind per instance."""
 
@@ -31,22 +45,12 @@ class Single:
 
     def take(self, patience: float = PATIENCE) -> None:
         """Be the one, waiting a moment for a predecessor to go."""
-        deadline = time.monotonic() + patience
-        while not self._try():
-            if time.monotonic() >= deadline:
-                pid = os.pread(self._fd, 20, 0).decode("ascii", "replace").strip() or "unknown"
-                raise AlreadyRunningError(f"{self._what} runs already for this instance, with pid {pid}.")
-            time.sleep(0.05)
+        if not lock_patiently(self._fd, patience):
+            pid = os.pread(self._fd, 20, 0).decode("ascii", "replace").strip() or "unknown"
+            raise AlreadyRunningError(f"{self._what} runs already for this instance, with pid {pid}.")
         os.ftruncate(self._fd, 0)
         os.lseek(self._fd, 0, os.SEEK_SET)
         write_all(self._fd, f"{os.getpid()}\n".encode())
-
-    def _try(self) -> bool:
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
 
     def release(self) -> None:
         """Let the next one in."""

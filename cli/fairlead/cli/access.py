@@ -1,11 +1,11 @@
 """How commands get at an instance: its store for reading, or all of it for changing something."""
 
 import os
-import pwd
 from typing import Self
 
 from fairlead.base.clock import SystemClock
 from fairlead.base.errors import UsageError
+from fairlead.base.identity import user_name
 from fairlead.base.logs import open_log
 from fairlead.cli.quick import open_connection
 from fairlead.config.paths import Paths, find_paths
@@ -93,7 +93,4 @@ def open_instance() -> Instance:
 
 def who() -> str:
     """The name of whoever runs this command."""
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return f"uid-{os.getuid()}"
+    return user_name(os.getuid())

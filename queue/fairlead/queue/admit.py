@@ -5,14 +5,10 @@ store with one commit for the batch, and moved to accepted/, where it stays unti
 point leaves it in one of the two places, and doing it again is a no-op.
 """
 
-import calendar
 import fcntl
 import os
-import pwd
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Protocol
 
 from msgspec import Struct
 
@@ -28,7 +24,9 @@ from fairlead.base.files import (
     sync_file_system,
     write_atomically,
 )
-from fairlead.base.ids import bucket, is_id, new_id
+from fairlead.base.identity import user_name
+from fairlead.base.ids import bucket, created_at, is_id, new_id
+from fairlead.base.logs import Log
 from fairlead.base.text import one_line, visible
 from fairlead.config.paths import Paths
 from fairlead.config.schema import Config
@@ -71,19 +69,6 @@ class Result(Struct, frozen=True, kw_only=True):
     rejected: tuple[Rejected, ...] = ()
     #: Things a submitter should know: (id, sentence).
     notes: tuple[tuple[str, str], ...] = ()
-
-
-class Log(Protocol):
-    """The few words of a structured log that are needed here."""
-
-    def info(self, event: str, **fields: object) -> object:
-        """Say that something happened."""
-
-    def warning(self, event: str, **fields: object) -> object:
-        """Say that something needs a look."""
-
-    def error(self, event: str, **fields: object) -> object:
-        """Say that something went wrong."""
 
 
 class Admission:
@@ -269,17 +254,4 @@ def accepted_path(paths: Paths, task_id: str, name: str) -> str:
 
 def owner_of(path: str) -> str:
     """The name of a file's owner."""
-    uid = os.lstat(path).st_uid
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"uid-{uid}"
-
-
-def created_at(task_id: str, otherwise: int) -> int:
-    """When an id was made, which it says itself."""
-    try:
-        moment = time.strptime(task_id[:15], "%Y%m%d-%H%M%S")
-        return calendar.timegm(moment) * 1000 + int(task_id[15:18])
-    except ValueError:
-        return otherwise
+    return user_name(os.lstat(path).st_uid)

@@ -12,10 +12,11 @@ from fairlead.base.clock import Clock
 from fairlead.base.errors import RefusedError, UsageError
 from fairlead.base.files import sync_directory, sync_file, write_atomically
 from fairlead.base.ids import check_name, new_id
+from fairlead.base.logs import Log
 from fairlead.config.paths import Paths
 from fairlead.config.schema import Config
 from fairlead.queue.accepted import Accepted
-from fairlead.queue.admit import Admission, Claimed, Log, Result
+from fairlead.queue.admit import Admission, Claimed, Result
 from fairlead.queue.archive import Archive, archive_tasks
 from fairlead.queue.errors import NoSuchTaskError, StoreBusyError, StoreUnavailableError
 from fairlead.queue.instance import Instance

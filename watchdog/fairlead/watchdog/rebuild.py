@@ -11,9 +11,19 @@ from msgspec import Struct, field, structs
 
 from fairlead.base.clock import SystemClock
 from fairlead.base.errors import FairleadError, RefusedError
-from fairlead.base.files import make_directory, names_in, read_json, read_plain, remove, sync_directory, sync_file
+from fairlead.base.files import (
+    folders_in,
+    make_directory,
+    names_in,
+    read_json,
+    read_plain,
+    remove,
+    sync_directory,
+    sync_file,
+)
 from fairlead.base.identity import boot_id, host
-from fairlead.base.ids import is_id
+from fairlead.base.ids import created_at, is_id
+from fairlead.base.logs import Log
 from fairlead.base.service import Single
 from fairlead.conductor import rundir, tree
 from fairlead.conductor.launch import MARKER, read_launch
@@ -21,8 +31,8 @@ from fairlead.conductor.liveness import Void, void
 from fairlead.conductor.meta import CorruptMetaError, Meta, read_meta
 from fairlead.config.loading import load
 from fairlead.config.paths import Paths
-from fairlead.queue.accepted import Accepted, folders_in
-from fairlead.queue.admit import Log, created_at, owner_of
+from fairlead.queue.accepted import Accepted
+from fairlead.queue.admit import owner_of
 from fairlead.queue.archive import Archive
 from fairlead.queue.instance import Presence, share_of
 from fairlead.queue.record import task_of
