@@ -3,13 +3,11 @@
 import errno
 import fcntl
 import os
-import resource
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import count
 
+from tests.support.full_disk import room_for
 from tests.support.kernel_errors import refuse
 from tests.support.programs import main, say, together
 
@@ -18,6 +16,7 @@ from fairlead.base.files import (
     SyncFailedError,
     create_complete,
     make_directory,
+    sync_directory,
     sync_file,
     sync_file_system,
     write_all,
@@ -70,26 +69,16 @@ def write_with_failing(call: str, path: str) -> None:
         say(errno.errorcode[error.errno or 0])
 
 
-def sync_failing(call: str, code: str, path: str) -> None:
-    """Sync a file, or a whole file system, on a disk that fails."""
-    refuse(call, int(code))
+def sync_failing(kind: str, code: str, path: str) -> None:
+    """Sync a file, a directory, or a whole file system, on a disk that fails."""
+    sync = {"file": sync_file, "directory": sync_directory, "file system": sync_file_system}[kind]
+    refuse("syncfs" if kind == "file system" else "fsync", int(code))
     try:
-        (sync_file_system if call == "syncfs" else sync_file)(path)
+        sync(path)
     except SyncFailedError as error:
         say(f"stop: {error}")
     except OSError as error:
         say(f"{errno.errorcode[error.errno or 0]}")
-
-
-@contextmanager
-def room_for(size: int) -> Iterator[None]:
-    """As on a full disk: no file can become larger. The kernel takes what fits, then refuses."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def write_too_much(path: str) -> None:

@@ -325,12 +325,12 @@ def test_syncing_follows_no_link_and_takes_no_file_for_a_directory(tmp_path: Pat
 
 
 @needs_known_machine
-@pytest.mark.parametrize("call", ["fsync", "syncfs"])
-def test_an_input_output_error_is_no_matter_for_a_second_try(call: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["file", "directory", "file system"])
+def test_an_input_output_error_is_no_matter_for_a_second_try(kind: str, tmp_path: Path) -> None:
     """When the disk fails, syncing what was written before says that it must not be asked again, and where."""
-    path = tmp_path / "file"
-    path.touch()
-    said = run("base", "sync_failing", call, str(errno.EIO), path)
+    path = tmp_path if kind == "directory" else tmp_path / "file"
+    (tmp_path / "file").touch()
+    said = run("base", "sync_failing", kind, str(errno.EIO), path)
     assert said.startswith(f"stop: {path}: Input/output error")
 
 
@@ -339,7 +339,7 @@ def test_a_full_disk_may_be_asked_again(tmp_path: Path) -> None:
     """No room is an ordinary error: making room helps."""
     path = tmp_path / "file"
     path.touch()
-    assert run("base", "sync_failing", "fsync", str(errno.ENOSPC), path) == "ENOSPC\n"
+    assert run("base", "sync_failing", "file", str(errno.ENOSPC), path) == "ENOSPC\n"
 
 
 @pytest.mark.parametrize(

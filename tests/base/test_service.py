@@ -82,3 +82,11 @@ def test_a_request_before_the_sleep_is_not_slept_over(tmp_path: Path) -> None:
     waiter.asked_to_reload = True
     assert waiter.wait(1e6) == set()
     waiter.close()
+
+
+def test_a_sleep_of_any_length_can_be_asked_for(tmp_path: Path) -> None:
+    """The kernel's milliseconds end after 25 days; a longer interval is slept in portions."""
+    waiter = Waiter(str(tmp_path), "daemon")
+    ring(str(tmp_path), "daemon", "added")
+    assert waiter.wait(1e9) == {"added"}
+    waiter.close()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.base.text import one_line, visible
+from fairlead.base.text import near_miss, one_line, visible
 
 ANYTHING = st.text(st.characters(codec=None, exclude_categories=()))
 #: By the standard: control, format, half a surrogate pair, line and paragraph separator.
@@ -72,3 +72,9 @@ def test_one_line_keeps_its_limit(text: str, limit: int) -> None:
     shown = one_line(text, limit)
     assert len(shown) <= limit
     assert shown == one_line(text, sys.maxsize) or shown.endswith("…")
+
+
+@pytest.mark.parametrize(("word", "meant"), [("Clade", "Claude"), ("CODEX", "codex"), ("zzz", ""), ("", "")])
+def test_the_name_that_was_meant(word: str, meant: str) -> None:
+    """The nearest known one, as it is written, whatever case it was asked for in."""
+    assert near_miss(word, iter(["Claude", "codex"])) == meant

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -176,7 +177,7 @@ def test_a_quarantined_lock_of_a_task(run: Run) -> None:
 def test_a_lease_that_is_over(run: Run) -> None:
     """A run that nobody has seen alive for its whole lease is the watchdog's business."""
     run.home.configure(
-        per_user_serialization={"lock_timeout_seconds": 0.02}, intervals={"heartbeat": 0.01, "watch": 3600.0}
+        per_user_serialization={"lock_timeout_seconds": 0.02}, intervals={"heartbeat": 0.005, "watch": 3600.0}
     )
     run.home.submit("sleep 60")
     run.home.dispatcher().run_once()
@@ -191,8 +192,11 @@ def test_a_foreign_lock_file(run: Run) -> None:
     run.home.open()
     path = Path(run.home.paths.locks, "user_ann.lock")
     path.touch()
+    two_days_ago = time.time() - 2 * 86400 - 60
+    os.utime(path, (two_days_ago, two_days_ago))
     level, what, advice = one_about(findings(run), "not Fairlead's")
-    assert (level, what) == ("warn", f"{path} is not Fairlead's: ann is not dispatched")
+    assert level == "warn"
+    assert what == f"{path} is not Fairlead's (made by hand, 2d1m old): ann is not dispatched"
     assert advice == "its maker removes it, or `fairlead lock release ann --force`"
 
 

@@ -77,12 +77,13 @@ def test_quarantined_and_foreign_locks_are_explained(run: Run) -> None:
     evidence = {"left": "\x1b[2J"}
     run.home.quarantine(held, evidence)
     foreign = Path(run.home.paths.locks, "user_bob.lock")
-    foreign.touch()
+    foreign.write_text("4711\n", encoding="utf-8")
     *_, quarantined, other = run.lines("locks")
     assert quarantined.startswith("user:ann is quarantined: {'left': ")
     assert "\x1b" not in quarantined
-    assert other == f"user:bob is locked by the foreign file {foreign}"
-    assert run.json("locks")["foreign"] == [{"user": "bob", "path": str(foreign)}]
+    assert other == f"user:bob is locked by the foreign file {foreign}, made by hand, naming pid 4711"
+    shown = {"user": "bob", "path": str(foreign), "kind": "by hand", "acquired_by_pid": 4711}
+    assert run.json("locks")["foreign"] == [shown]
 
 
 def test_released_locks_are_remembered(run: Run) -> None:

@@ -81,7 +81,8 @@ def test_a_store_that_was_lost_is_not_called_new(run: Run) -> None:
     run.home.clear()
     os.unlink(run.home.paths.store)
     assert "there are 1 accepted tasks and 0 runs: `fairlead rebuild`" in run.refusal("status", code=5)
-    assert "`fairlead rebuild`" in run.refusal("submit", "--prompt", "true", code=5)
+    assert "`fairlead rebuild`" in run.refusal("prune", code=5)
+    assert "`fairlead rebuild`" in run("submit", "--prompt", "true").err
 
 
 def test_a_file_in_the_place_of_the_home_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,14 @@
 """show: everything about one task."""
 
 import re
+from pathlib import Path
 
 from tests.cli.running import Run
+from tests.proof.processes import kill
+from tests.support.patience import eventually
 
+from fairlead.base.identity import ProcessId, this_process
+from fairlead.cli.usage import usage_of, usage_words
 from fairlead.queue.archive import Archive
 from fairlead.queue.states import Status
 from fairlead.queue.store import Ended
@@ -98,3 +103,33 @@ def test_output_of_an_agent_cannot_command_a_terminal(run: Run) -> None:
     assert "a\\x1b[2Jb" in page
     assert "# \\x1b[31m" in page
     assert "\x1b" not in page
+
+
+def test_show_of_a_running_task_says_what_it_uses(run: Run) -> None:
+    """Its processes, their memory and CPU time, those that have ended included; one that waits uses nothing."""
+    run.home.configure(slots={"max": 1})
+    ready = Path(run.home.work, "ready")
+    script = f"i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; echo > {ready}; sleep 60 & sleep 60"
+    task_id, waits = run.home.submit(f"sh -c '{script}'; true"), run.home.submit()
+    run.home.dispatcher().run_once()
+    eventually(ready.exists, "the agent is at work")
+    usage = eventually(lambda: (now := run.json("show", task_id)["usage"]) and now["processes"] > 2 and now, "it forks")
+    assert usage["memory_bytes"] > 1 << 16
+    assert 0 < usage["cpu_seconds"] < 60
+    line = r"^uses: +\d processes, \d+\.\d MiB memory, \S+s CPU time$"
+    assert re.search(line, run("show", task_id).out, re.MULTILINE)
+    assert run.json("show", waits)["usage"] is None
+    assert "uses:" not in run("show", waits).out
+
+
+def test_a_supervisor_that_is_gone_uses_nothing(run: Run) -> None:
+    """Nor does one whose pid has another owner by now."""
+    task_id = run.home.submit("sleep 60")
+    run.home.dispatcher().run_once()
+    supervisor = run.home.supervisor_of(task_id)
+    mine = this_process()
+    assert usage_of(ProcessId(mine.pid, mine.start + 1)) is None
+    kill(supervisor)
+    assert usage_of(ProcessId(supervisor.pid, supervisor.start)) is None
+    assert run.json("show", task_id)["usage"] is None
+    assert usage_words(None) == ""

@@ -3,13 +3,19 @@
 import io
 import json
 import os
+import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from tests.cli.running import Run, process, wait_waiting
-from tests.support.instance import Home
+from tests.support.instance import ROOT, Home
 
+from fairlead.base.errors import RefusedError
+from fairlead.cli.access import Access
+from fairlead.cli.commands.wait import wait_for
 from fairlead.queue.states import Status
 
 
@@ -190,6 +196,30 @@ def test_while_the_store_is_away_the_file_waits_in_the_spool(run: Run, monkeypat
     assert tasks(run.home) == [said.out.strip()]
 
 
+@pytest.mark.parametrize("trouble", ["gone", "damaged", "unreachable"])
+def test_while_there_is_no_store_the_file_waits_in_the_spool(run: Run, trouble: str) -> None:
+    """It is checked and laid down durably, and who submits is told; a rebuilt store finds it."""
+    run.home.submit()
+    run.home.clear_opened()
+    store = Path(run.home.paths.store)
+    for ending in ("", "-wal", "-shm"):
+        Path(f"{store}{ending}").unlink(missing_ok=True)
+    if trouble == "damaged":
+        store.write_bytes(b"this is no database at all " * 300)
+    if trouble == "unreachable":
+        store.mkdir()
+    assert "agent: there is no agent 'clade'" in run("submit", "--prompt", "x", "--agent", "clade", code=2).err
+    said = run("submit", "--prompt", "true")
+    assert "the store is away: the file waits in the spool" in said.err
+    assert str(store) in said.err
+    run("submit", "--dry-run", "--prompt", "true", code={"gone": 5, "damaged": 1, "unreachable": 6}[trouble])
+    if trouble == "unreachable":
+        store.rmdir()
+    run("rebuild", "--replace")
+    run.home.dispatcher().run_once()
+    assert said.out.strip() in tasks(run.home)
+
+
 def test_who_submits_to_a_stopped_daemon_is_told(run: Run) -> None:
     """The task is there, and so is a word on what it waits for; with the daemon running there is none."""
     note = "fairlead: note: the daemon does not run; `fairlead up` starts both services\n"
@@ -267,6 +297,59 @@ def test_who_waits_for_stopped_services_is_told(run: Run) -> None:
         out, _ = one.communicate(timeout=60)
     assert one.returncode == 0
     assert out.splitlines()[1].endswith(" completed")
+
+
+@contextmanager
+def waiting_for_a_spooled_file(run: Run, *words: str) -> Iterator["subprocess.Popen[str]"]:
+    """`submit --wait` whose file was laid into the spool, since somebody had the store for himself for long."""
+    store = run.home.open().store
+    impatient = "import fairlead.queue.sqlite.connection as c; c.BUSY_MS = 1"
+    code = f"{impatient}; import sys; from fairlead.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    arguments = [sys.executable, "-c", code, "submit", "--wait", *words]
+    with subprocess.Popen(
+        arguments, cwd=ROOT, env=run.home.environ, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as one:
+        try:
+            with store.db.transaction():
+                wait_waiting(run.home, "wait", one)
+            yield one
+        finally:
+            one.kill()
+
+
+def test_a_file_in_the_spool_is_waited_for(run: Run) -> None:
+    """It has not ended: it is taken in when the store is back, and its end is told as any other."""
+    with waiting_for_a_spooled_file(run, "--prompt", "true") as one:
+        run.home.up()
+        out, err = one.communicate(timeout=60)
+    assert one.returncode == 0, err
+    assert "the file waits in the spool" in err
+    assert out.splitlines()[1] == f"{out.splitlines()[0]} completed"
+
+
+def test_a_file_in_the_spool_that_is_refused_is_told(run: Run) -> None:
+    """Who waits for it gets the refusal's text, and exit code 5."""
+    with waiting_for_a_spooled_file(run, "--prompt", "true", "--user", "ann") as one:
+        run.home.configure(limits={"pending_warn": 1, "pending_max": 1})
+        run.home.submit(user="ann")
+        run.home.dispatcher()  # it begins with the files that were left
+        out, err = one.communicate(timeout=60)
+    assert one.returncode == 5
+    assert f"fairlead: {out.strip()} was refused: " in err
+    assert "pending" in err
+
+
+def test_waiting_for_an_id_that_lies_in_the_spool(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`wait` knows it as well; its refusal, if nobody noted it, is to be read beside the file."""
+    instance = run.home.open()
+    monkeypatch.setattr("fairlead.queue.sqlite.connection.BUSY_MS", 1)
+    with instance.store.db.transaction():
+        task_id = run("submit", "--prompt", "true").out.strip()
+    assert task_id in run.refusal("wait", task_id, "--timeout", "0.01s", code=6).splitlines()[-1]
+    access = Access()
+    with pytest.raises(RefusedError, match=f"{task_id}x was refused: .*rejected says why"):
+        wait_for(access, [f"{task_id}x"], {f"{task_id}x"}, timeout=0.0, as_json=False)
+    access.store.close()
 
 
 def test_many_submitters_at_once_never_collide(run: Run) -> None:

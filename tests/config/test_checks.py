@@ -74,16 +74,17 @@ def test_every_wrong_part_of_a_command_is_told(instance: Instance) -> None:
     assert len(instance.problems_of('agents: {x: {command: ["{a}", "{prompt}", "{b}"]}}')) == 2
 
 
-def test_the_lease_is_longer_than_a_heartbeat(instance: Instance) -> None:
-    """A lease that ends between two heartbeats would end every run, whichever of the two was set."""
+def test_a_lease_has_room_for_four_heartbeats(instance: Instance) -> None:
+    """One that ends as soon as a loaded host is late would end healthy runs, whichever of the two was set."""
     lease = "per_user_serialization.lock_timeout_seconds"
-    assert instance.problems_of("per_user_serialization: {lock_timeout_seconds: 5}") == [
-        f"config.yaml:1: {lease}: 5 seconds must be more than intervals.heartbeat, which is 5"
+    assert instance.problems_of("per_user_serialization: {lock_timeout_seconds: 19.9}") == [
+        f"config.yaml:1: {lease}: 19.9 seconds must be at least 4 times intervals.heartbeat, which is 5"
     ]
-    assert instance.problems_of("intervals: {heartbeat: 2h}") == [
-        f"default: {lease}: 3600 seconds must be more than intervals.heartbeat, which is 7200"
+    assert instance.problems_of("intervals: {heartbeat: 16m}") == [
+        f"default: {lease}: 3600 seconds must be at least 4 times intervals.heartbeat, which is 960"
     ]
-    assert instance.problems_of("per_user_serialization: {lock_timeout_seconds: 5.1}") == []
+    assert instance.problems_of("per_user_serialization: {lock_timeout_seconds: 20}") == []
+    assert instance.problems_of("intervals: {heartbeat: 15m}") == []
 
 
 def test_zero_is_no_limit_where_the_reference_says_so(instance: Instance) -> None:

@@ -41,6 +41,8 @@ ODD_FILES = [
     (make_text("# é\nslots: \0".encode()), ":2: the character U+0000 is not allowed"),
     (make_text(b"slots: {max: 5\n"), ":2: it is not valid YAML: "),
     (make_text(b"slots:\n\tmax: 5\n"), ":2: it is not valid YAML: "),
+    (make_text(b"".join(b"%%TAG !%d! b\n" % i for i in range(15_000))), ":1: %TAG is not allowed here"),
+    (make_text(b"slots: {max: 5}\n...\n%TAG ! tag:x,2000:\n---\n"), ":3: %TAG is not allowed here"),
     (make_text(b"- 1\n- 2\n"), ":1: expected a mapping like 'slots: {max: 4}'; got a list"),
     (make_text(b"just text"), ":1: expected a mapping like 'slots: {max: 4}'; got 'just text'"),
 ]

@@ -14,7 +14,9 @@ from tests.support.kernel_errors import refuse
 from tests.support.programs import main, say, together
 
 from fairlead.base.errors import FairleadError
+from fairlead.base.files import write_atomically
 from fairlead.base.ids import new_id
+from fairlead.queue import admit
 from fairlead.queue.decide import Pick, decide
 from fairlead.queue.lockfiles import LockFiles
 from fairlead.queue.sqlite.store import open_store
@@ -221,6 +223,27 @@ def full_disk(folder: str) -> None:
     os.unlink(ballast)
     say(all(drive.store.get(task_id).id == task_id for task_id in acknowledged))
     say(len(drive.add_many(1)))
+
+
+def refuse_slowly(home: str, what: str) -> None:
+    """Refuse a file, but wait for the input's end between choosing its name and moving it there."""
+
+    def slowly(path: str, data: bytes) -> None:
+        say("chosen")
+        sys.stdin.read()
+        write_atomically(path, data)
+
+    vars(admit)["write_atomically"] = slowly
+    refuse_one(home, what)
+
+
+def refuse_one(home: str, what: str) -> None:
+    """Refuse a file whose name others have as well."""
+    place = Place(home)
+    task_id = new_id(NOW)
+    path = place.admission.claim_name(task_id, "bad.yaml")
+    write_atomically(path, f"nonsense: {what}".encode())
+    place.admission.admit([admit.Claimed(id=task_id, path=path, name="bad.yaml")])
 
 
 def _fill(drive: Driver, acknowledged: list[str]) -> None:

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from tests.queue.driver import NOW
 from tests.queue.places import CONFIG, Place
 
-from fairlead.base.ids import bucket, new_id
+from fairlead.base.ids import bucket, created_at, new_id
 from fairlead.config.schema import Limits
 from fairlead.queue import admit
-from fairlead.queue.admit import accepted_path, created_at, owner_of
+from fairlead.queue.admit import accepted_path, owner_of
 from fairlead.queue.states import Status
 
 
@@ -179,7 +179,7 @@ def test_a_bad_file_is_refused_once_with_a_reason(place: Place) -> None:
     assert "line 2" in error_of(place, "bad.yaml")
     assert "did you mean" in error_of(place, "bad.yaml")
     assert error_of(place, "bad.yaml").endswith("Correct the file, then move it back into the spool.\n")
-    assert [event.event for event in place.store.events()] == ["rejected", "queued"]
+    assert [event.event for event in place.store.events()] == ["queued", "rejected"]
     assert place.admission.claimed() == []
 
 

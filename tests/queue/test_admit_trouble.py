@@ -1,6 +1,7 @@
 """Admission twice, by two at once, with trouble, and with death at any step: each file once, none lost."""
 
 import os
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -8,9 +9,9 @@ import pytest
 from tests.queue.driver import NOW
 from tests.queue.places import Place
 from tests.support.kernel_errors import KNOWN
-from tests.support.programs import run
+from tests.support.patience import stays
+from tests.support.programs import ROOT, command, run, started
 
-from fairlead.base.files import write_atomically
 from fairlead.base.ids import new_id
 from fairlead.queue import admit
 from fairlead.queue.admit import Claimed, accepted_path
@@ -77,30 +78,30 @@ def test_two_admit_the_same_file(tmp_path: Path, step: str) -> None:
     assert place.intake() == []
 
 
-@pytest.mark.parametrize("step", ["_reject", "_free_name"])
-def test_two_refuse_the_same_file(tmp_path: Path, step: str) -> None:
-    """Wherever the other is faster, there is one refused file and one note."""
+def test_two_refuse_the_same_file(tmp_path: Path) -> None:
+    """If the other is faster, there is one refused file and one note, and only he tells of it."""
     place = Meanwhile(tmp_path)
     place.drop("bad.yaml", "nonsense: 1")
     files = place.take()
-    place.at(step, lambda: Place(tmp_path).admission.admit(files))
-    place.admission.admit(files)
+    place.at("_reject", lambda: Place(tmp_path).admission.admit(files))
+    assert place.admission.admit(files) == admit.Result()
     assert place.rejected() == ["bad.yaml", "bad.yaml.error"]
+    assert [event.event for event in place.store.events()] == ["rejected"]
 
 
-def test_two_refuse_the_same_file_at_the_last_moment(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both have chosen the same name: whoever comes second leaves the other's note where it is."""
-    place.drop("bad.yaml", "nonsense: 1")
-    files = place.take()
-
-    def late(path: str, data: bytes) -> None:
-        monkeypatch.setattr(admit, "write_atomically", write_atomically)
-        Place(place.paths.home).admission.admit(files)
-        write_atomically(path, data)
-
-    monkeypatch.setattr(admit, "write_atomically", late)
-    place.admission.admit(files)
-    assert place.rejected() == ["bad.yaml", "bad.yaml.error"]
+def test_two_refuse_files_of_the_same_name_at_once(place: Place) -> None:
+    """Who comes second waits while the first has chosen a name and not used it yet: neither file is lost."""
+    with (
+        started("queue", "refuse_slowly", place.paths.home, "first") as first,
+        subprocess.Popen(command("queue", "refuse_one", place.paths.home, "second"), cwd=ROOT) as second,
+    ):
+        stays(lambda: second.poll() is None, "the second one waits", 1.0)
+        assert first.stdin
+        first.stdin.close()
+        assert (first.wait(), second.wait()) == (0, 0)
+    contents = [Path(place.paths.rejected, name).read_text() for name in place.rejected()]
+    assert sorted(text for text in contents if text.startswith("nonsense")) == ["nonsense: first", "nonsense: second"]
+    assert len(contents) == 4
 
 
 # ---------------------------------------------------------------------- trouble
@@ -128,6 +129,23 @@ def test_a_tidied_up_spool_is_no_trouble(place: Place) -> None:
     result = place.admission.admit(place.take("bad.yaml", "good.yaml"))
     assert (len(result.admitted), len(result.rejected)) == (1, 1)
     assert place.rejected() == ["bad.yaml", "bad.yaml.error"]
+
+
+def test_a_refusal_that_fails_keeps_nobody(place: Place) -> None:
+    """The good files are taken in, the bad ones stay where they are with a word in the log, and are refused later."""
+    os.rmdir(place.paths.rejected)
+    Path(place.paths.rejected).touch()
+    for name in ("bad.yaml", "worse.yaml"):
+        place.drop(name, "nonsense: 1")
+    place.drop("good.yaml")
+    with pytest.raises(admit.CannotRejectError, match=r"(?s)bad\.yaml: .*stays at .*worse\.yaml: "):
+        place.admission.admit(place.take())
+    assert [said["file"] for said in place.log.of("cannot_reject")] == ["bad.yaml", "worse.yaml"]
+    assert (len(place.accepted()), len(place.intake())) == (1, 2)
+    os.unlink(place.paths.rejected)
+    place.admission.admit(place.admission.claimed())
+    assert place.rejected() == ["bad.yaml", "bad.yaml.error", "worse.yaml", "worse.yaml.error"]
+    assert place.intake() == []
 
 
 @pytest.mark.skipif(not KNOWN, reason="the numbers of this machine's system calls are not known")

@@ -180,7 +180,7 @@ def test_whatever_is_there_is_a_lock(files: LockFiles, tmp_path: Path, make: Cal
     make(tmp_path / "user_alice.lock")
     found = files.read("alice")
     assert found
-    assert (found.kind, found.lock_id) == (Metadata.CORRUPT, "")
+    assert found.lock_id != "t-1_7"
     assert files.users() == {"alice"}
     assert not files.put(a_lock())
     files.drop("alice", "t-1_7")
@@ -193,8 +193,90 @@ def test_a_file_made_by_hand_is_a_lock(files: LockFiles, tmp_path: Path, content
     (tmp_path / "user_alice.lock").write_bytes(content)
     found = files.read("alice")
     assert found
-    assert (found.kind, found.lock_id) == (Metadata.NONE, "")
+    assert (found.kind, found.lock_id, found.maker) == (Metadata.BY_HAND, "", "made by hand")
     assert not files.put(a_lock())
+
+
+SOMEBODYS = ("garbage", "list", "deep", "large", "dangling link", "link", "directory", "fifo", "socket")
+
+
+@pytest.mark.parametrize("kind", SOMEBODYS)
+def test_what_could_never_be_ours_is_somebodys(files: LockFiles, tmp_path: Path, kind: str) -> None:
+    """None of our own files becomes that by a crash: it was put there to keep agents away."""
+    UNREADABLE[kind](tmp_path / "user_alice.lock")
+    found = files.read("alice")
+    assert found
+    assert (found.kind, found.lock_id, found.pid) == (Metadata.BY_HAND, "", None)
+
+
+@pytest.mark.parametrize("content", ["maintenance", "4711 ann", "-1", "²", "9" * 5000, "[1]", '"text"', "null"])
+def test_words_are_somebodys(files: LockFiles, tmp_path: Path, content: str) -> None:
+    """Whatever a person writes into a lock, it is his, even where the metadata beside it is spoilt."""
+    (tmp_path / "user_alice.lock").write_text(content + "\n", "utf-8")
+    for beside in (None, "{", ""):
+        if beside is not None:
+            (tmp_path / "user_alice.json").write_text(beside)
+        found = files.read("alice")
+        assert found
+        assert (found.kind, found.pid) == (Metadata.BY_HAND, None)
+
+
+def test_a_mere_number_is_a_pid(files: LockFiles, tmp_path: Path) -> None:
+    """`echo $$ > user_alice.lock` tells people who it is; without a host it proves nobody's death."""
+    (tmp_path / "user_alice.lock").write_text("4711\n")
+    found = files.read("alice")
+    assert found
+    assert (found.kind, found.pid, found.maker) == (Metadata.BY_HAND, 4711, "made by hand, naming pid 4711")
+    assert "host" not in found.data
+
+
+@pytest.mark.parametrize("kind", ["half", "long number"])
+def test_metadata_that_broke_off_is_corrupt(files: LockFiles, tmp_path: Path, kind: str) -> None:
+    """It begins as an object does and is none: it was one of ours, or a tool's that died while it wrote."""
+    UNREADABLE[kind](tmp_path / "user_alice.lock")
+    found = files.read("alice")
+    assert found
+    assert (found.kind, found.maker) == (Metadata.CORRUPT, "with metadata that was spoilt")
+
+
+@pytest.mark.parametrize("garbage", [b"\x00" * 300, b"\xff\x00", b"\x80abc"])
+@pytest.mark.parametrize("beside", [b"", b"{", b"\x00" * 300])
+def test_garbage_beside_metadata_is_corrupt(files: LockFiles, tmp_path: Path, garbage: bytes, beside: bytes) -> None:
+    """A disk that lost the content leaves both names: the pair was one of ours."""
+    (tmp_path / "user_alice.lock").write_bytes(garbage)
+    (tmp_path / "user_alice.json").write_bytes(beside)
+    found = files.read("alice")
+    assert found
+    assert found.kind is Metadata.CORRUPT
+
+
+def test_a_lock_with_a_second_name_is_read(files: LockFiles, tmp_path: Path) -> None:
+    """Who is killed while he shows a lock leaves a temporary name to it as well: it is still known as ours."""
+    files.put(a_lock())
+    (tmp_path / ".user_alice.lock.0123456789abcdef.tmp").hardlink_to(tmp_path / "user_alice.lock")
+    found = files.read("alice")
+    assert found
+    assert (found.kind, found.lock_id) == (Metadata.GOOD, "t-1_7")
+    files.drop("alice", "t-1_7")
+    assert files.users() == set()
+
+
+def test_words_over_our_own_lock_stay(files: LockFiles, tmp_path: Path) -> None:
+    """Our metadata goes with the lock; what somebody wrote over the file meanwhile is his lock now."""
+    files.put(a_lock())
+    (tmp_path / "user_alice.lock").write_text("maintenance")
+    files.drop("alice", "t-1_7")
+    assert os.listdir(tmp_path) == ["user_alice.lock"]
+
+
+def test_a_lock_that_has_gone_has_no_age(files: LockFiles, tmp_path: Path) -> None:
+    """Its maker may remove it while it is looked at."""
+    (tmp_path / "user_alice.lock").touch()
+    found = files.read("alice")
+    assert found
+    assert found.age is not None
+    (tmp_path / "user_alice.lock").unlink()
+    assert found.age is None
 
 
 def test_another_tools_metadata_is_read(files: LockFiles, tmp_path: Path) -> None:
@@ -243,6 +325,15 @@ def test_a_directory_in_the_place_of_our_own_lock_stays(files: LockFiles, tmp_pa
     (tmp_path / "user_alice.lock").mkdir()
     files.drop("alice", "t-1_7")
     assert os.listdir(tmp_path) == ["user_alice.lock"]
+
+
+def test_a_directory_in_the_place_of_our_metadata_stays(files: LockFiles, tmp_path: Path) -> None:
+    """It is in nobody's way: the lock is shown, renewed and dropped all the same."""
+    (tmp_path / "user_alice.json").mkdir()
+    assert files.put(a_lock())
+    files.refresh(a_lock())
+    files.drop("alice", "t-1_7")
+    assert os.listdir(tmp_path) == ["user_alice.json"]
 
 
 # ---------------------------------------------------------------------- names

@@ -16,6 +16,7 @@ import pytest
 from tests.queue.driver import Driver
 from tests.queue.places import Place
 from tests.queue.test_lockfiles import FOREIGN, UNREADABLE, unchanged
+from tests.support.full_disk import room_for
 from tests.support.patience import eventually
 from tests.support.programs import ROOT, command, run, started
 
@@ -202,6 +203,16 @@ def test_a_foreign_lock_is_honoured(place: Place, make: Callable[[Path], object]
     assert taken(place, "bob")
 
 
+def test_words_over_the_file_of_a_released_lock_are_honoured(place: Place) -> None:
+    """The metadata beside them tells of a lock that is over; the words do not."""
+    old = taken(place)
+    place.locks.release("alice", old.lock_id)
+    place.files.put(old)
+    Path(place.paths.locks, "user_alice.lock").write_text("maintenance")
+    assert place.locks.foreign() == {"alice"}
+    assert place.locks.acquire("alice", "edit", timeout=0) is None
+
+
 def test_our_own_locks_are_not_foreign(place: Place) -> None:
     """Neither a run's nor a command's."""
     assert place.locks.foreign() == set()
@@ -282,6 +293,30 @@ def test_showing_again_changes_nothing(place: Place) -> None:
     before = unchanged(place.files.path("alice"))
     assert place.locks.show(lock)
     assert unchanged(place.files.path("alice")) == before
+
+
+@pytest.mark.parametrize("what", ["shown already", "foreign"])
+def test_showing_what_needs_no_writing_needs_no_room(place: Place, what: str) -> None:
+    """On a full disk a lock that is shown is shown, and a foreign file is in the way."""
+    if what == "foreign":
+        Path(place.paths.locks, "user_alice.lock").touch()
+        lock = Driver(place.store).claim_one("alice").lock
+    else:
+        lock = taken(place)
+    with room_for(1):
+        assert place.locks.show(lock) is (what == "shown already")
+
+
+def test_who_was_faster_may_have_shown_the_same_lock(place: Place) -> None:
+    """The watchdog mends what the dispatcher is about to show: both are content."""
+
+    class Slow(LockFiles):
+        def put(self, lock: Lock) -> bool:
+            place.files.put(lock)
+            return super().put(lock)
+
+    locks = LockManager(place.store, Slow(place.paths.locks), place.clock, place.paths.bells, lease=60.0)
+    assert locks.show(Driver(place.store).claim_one("alice").lock)
 
 
 def test_a_lock_of_a_task_is_not_shown(place: Place) -> None:

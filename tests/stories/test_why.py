@@ -97,7 +97,7 @@ def test_a_foreign_lock_file_is_there(heard: Home) -> None:
     path.touch()
     [only] = obstacles(heard, task)
     assert only.reason is Reason.FOREIGN_LOCK
-    assert str(path) in only.detail
+    assert f"{path} is not Fairlead's (made by hand)" in only.detail
     path.unlink()
     assert obstacles(heard, task) == []
 

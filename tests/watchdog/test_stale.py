@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -100,7 +100,7 @@ def _text(path: Path) -> str:
 
 def test_the_lock_of_a_living_command_is_left_alone(home: Home) -> None:
     """Age alone never frees a lock, not even when its lease is long over."""
-    home.configure(per_user_serialization={"lock_timeout_seconds": 0.002}, intervals={"heartbeat": 0.001})
+    home.configure(per_user_serialization={"lock_timeout_seconds": 0.002}, intervals={"heartbeat": 0.0005})
     watchdog = home.watchdog()
     with holding(home, "ann", "/bin/sh", "-c", LONG):
         watchdog.run_once()
@@ -156,6 +156,9 @@ LIVING: dict[str, dict[str, Any] | str | None] = {
     "no pid": {"host": host()},
     "a pid that is no number": {"host": host(), "acquired_by_pid": "12"},
     "an unknown lock id": {"lock_id": "nobody_1"},
+    "a mere pid": f"{2**22 - 1}\n",
+    "words": "maintenance\n",
+    "a list": "[]",
 }
 
 
@@ -168,6 +171,26 @@ def test_a_foreign_file_that_may_be_somebodys_is_honoured(home: Home, kind: str)
         watchdog.run_once()
     assert path.exists()
     assert home.store.past_locks(9) == []
+
+
+@pytest.mark.parametrize("make", [Path.symlink_to, Path.hardlink_to], ids=["symbolic", "hard"])
+def test_a_link_that_somebody_made_is_honoured(home: Home, make: Callable[[Path, Path], None]) -> None:
+    """Tools lock by link(2) and by symlink(2): neither has to hold anything that can be read."""
+    watchdog, dispatcher = home.watchdog(), home.dispatcher()
+    target = Path(home.path, "theirs")
+    target.write_text("locked", "utf-8")
+    os.utime(target, (time.time() - 100.0,) * 2)
+    path = Path(home.locks_file("ann"))
+    make(path, target)
+    os.utime(path, (time.time() - 100.0,) * 2, follow_symlinks=False)
+    task = home.submit()
+    for _ in range(3):
+        watchdog.run_once()
+        dispatcher.run_once()
+    assert os.path.lexists(path)
+    assert home.task(task).status is Status.QUEUED
+    path.unlink()
+    home.play(lambda: home.is_over(task), dispatcher, watchdog)
 
 
 @pytest.mark.parametrize(
@@ -334,6 +357,23 @@ def test_a_mirror_that_was_spoilt_is_kept_aside_and_made_anew(home: Home) -> Non
     assert json.loads(path.read_text("utf-8"))["task_id"] == task
     aside = home.logged("lock_file_mended", user="ann")["aside"]
     assert Path(aside + ".lock").read_text("utf-8") == "{"
+
+
+def test_what_somebody_writes_over_a_mirror_locks_the_user_after_the_run(home: Home) -> None:
+    """The run ends and its lock with it; the next task waits for whoever wrote there."""
+    task = running(home)
+    path = Path(home.locks_file("ann"))
+    path.write_text("maintenance\n", "utf-8")
+    dispatcher, watchdog = home.dispatcher(), home.watchdog()
+    watchdog.run_once()
+    Path(home.path, "go").touch()
+    following = home.submit()
+    home.play(lambda: home.is_over(task), dispatcher, watchdog)
+    dispatcher.run_once()
+    assert path.read_text("utf-8") == "maintenance\n"
+    assert home.task(following).status is Status.QUEUED
+    path.unlink()
+    home.play(lambda: home.is_over(following), dispatcher, watchdog)
 
 
 def test_a_left_over_mirror_of_an_earlier_lock_is_replaced(home: Home) -> None:

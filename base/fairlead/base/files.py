@@ -42,7 +42,7 @@ def write_atomically(path: str, data: bytes, *, synced: bool = False) -> None:
 def write_durably(path: str, data: bytes) -> None:
     """Replace the file as a whole and return once a power cut cannot take it back."""
     write_atomically(path, data, synced=True)
-    sync_directory(os.path.dirname(path))
+    _sync_names(os.path.dirname(path))
 
 
 def create_complete(path: str, data: bytes) -> bool:
@@ -64,6 +64,11 @@ def create_complete(path: str, data: bytes) -> bool:
 
 def sync_directory(path: str) -> None:
     """Make the names in a directory durable."""
+    with _no_second_try(path):
+        _sync_names(path)
+
+
+def _sync_names(path: str) -> None:
     with opened(path or ".", os.O_RDONLY | os.O_DIRECTORY) as fd:
         os.fsync(fd)
 
@@ -122,8 +127,11 @@ def remove(path: str) -> bool:
     return True
 
 
-def read_plain(path: str, limit: int) -> bytes:
-    """Read a regular file of at most `limit` bytes, following no link and waiting for nobody."""
+def read_plain(path: str, limit: int, *, linked: bool = False) -> bytes:
+    """Read a regular file of at most `limit` bytes, following no link and waiting for nobody.
+
+    With `linked` it may have several names: only where nobody else can give it one that he gains by.
+    """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except OSError as error:
@@ -133,7 +141,7 @@ def read_plain(path: str, limit: int) -> bytes:
             raise UnsafeFileError("it is a socket or a device, not a regular file") from error
         raise
     try:
-        return _read_checked(fd, limit)
+        return _read_checked(fd, limit, linked=linked)
     finally:
         os.close(fd)
 
@@ -151,6 +159,11 @@ def names_in(path: str) -> list[str]:
         return sorted(os.listdir(path))
     except FileNotFoundError:
         return []
+
+
+def folders_in(path: str) -> list[str]:
+    """The paths of the folders in a folder, sorted; stray files are passed over."""
+    return [entry for name in names_in(path) if os.path.isdir(entry := os.path.join(path, name))]
 
 
 @contextmanager
@@ -176,11 +189,11 @@ def remove_all(paths: Iterable[str]) -> None:
         remove(path)
 
 
-def _read_checked(fd: int, limit: int) -> bytes:
+def _read_checked(fd: int, limit: int, *, linked: bool) -> bytes:
     status = os.fstat(fd)
     if not stat.S_ISREG(status.st_mode):
         raise UnsafeFileError("it is not a regular file")
-    if status.st_nlink > 1:
+    if status.st_nlink > 1 and not linked:
         raise UnsafeFileError("it has more than one name (hard link); copy it instead")
     if status.st_size > limit:
         raise UnsafeFileError(f"it has {status.st_size} bytes; at most {limit} are allowed")

@@ -1,6 +1,7 @@
 """Who a process is: a pid alone proves nothing, so it travels with its start time, boot and host."""
 
 import os
+import pwd
 import socket
 from functools import cache
 from typing import NamedTuple
@@ -13,6 +14,14 @@ class ProcessId(NamedTuple):
 
     pid: int
     start: int
+
+
+def user_name(uid: int) -> str:
+    """A user's name; one without an entry among the users is known by number."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid-{uid}"
 
 
 def host() -> str:

@@ -1,5 +1,6 @@
 """Names and ids: what may become part of a path, and how new ids are made."""
 
+import calendar
 import os
 import re
 import time
@@ -24,6 +25,15 @@ def new_id(wall_ms: int) -> str:
     bits = int.from_bytes(os.urandom(7), "little")
     tail = "".join(DIGITS[bits >> (5 * i) & 31] for i in range(TAIL_LENGTH))
     return f"{stamp}{rest:03d}-{tail}"
+
+
+def created_at(task_id: str, otherwise: int) -> int:
+    """When an id was made, which it says itself."""
+    try:
+        moment = time.strptime(task_id[:15], "%Y%m%d-%H%M%S")
+        return calendar.timegm(moment) * 1000 + int(task_id[15:18])
+    except ValueError:
+        return otherwise
 
 
 def is_id(text: str) -> bool:

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
@@ -17,6 +17,19 @@ from fairlead.base.text import one_line, visible
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 #: What every line has; the rest is what the line is about.
 _HEAD = ("timestamp", "level", "event", "process", "pid")
+
+
+class Log(Protocol):
+    """The few words of a structured log that most need."""
+
+    def info(self, event: str, **fields: object) -> object:
+        """Say that something happened."""
+
+    def warning(self, event: str, **fields: object) -> object:
+        """Say that something needs a look."""
+
+    def error(self, event: str, **fields: object) -> object:
+        """Say that something went wrong."""
 
 
 def open_log(

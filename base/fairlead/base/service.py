@@ -14,10 +14,26 @@ from fairlead.base.files import write_all
 
 #: A predecessor that is on its way out is waited for this long.
 PATIENCE = 5.0
+#: poll(2) counts milliseconds in 32 bits; waking up for nothing once an hour costs nothing.
+LONGEST_SLEEP = 3600.0
 
 
 class AlreadyRunningError(RefusedError):
     """Another process of this kind runs for this instance already."""
+
+
+def lock_patiently(fd: int, patience: float) -> bool:
+    """Take the flock of an open file for oneself, waiting a moment for others to go; False if they did not."""
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.05)
+        else:
+            return True
 
 
 class Single:
@@ -29,22 +45,12 @@ class Single:
 
     def take(self, patience: float = PATIENCE) -> None:
         """Be the one, waiting a moment for a predecessor to go."""
-        deadline = time.monotonic() + patience
-        while not self._try():
-            if time.monotonic() >= deadline:
-                pid = os.pread(self._fd, 20, 0).decode("ascii", "replace").strip() or "unknown"
-                raise AlreadyRunningError(f"{self._what} runs already for this instance, with pid {pid}.")
-            time.sleep(0.05)
+        if not lock_patiently(self._fd, patience):
+            pid = os.pread(self._fd, 20, 0).decode("ascii", "replace").strip() or "unknown"
+            raise AlreadyRunningError(f"{self._what} runs already for this instance, with pid {pid}.")
         os.ftruncate(self._fd, 0)
         os.lseek(self._fd, 0, os.SEEK_SET)
         write_all(self._fd, f"{os.getpid()}\n".encode())
-
-    def _try(self) -> bool:
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
 
     def release(self) -> None:
         """Let the next one in."""
@@ -87,7 +93,7 @@ class Waiter:
     def wait(self, seconds: float) -> set[str]:
         """Sleep at most so long; returns the words of all rings."""
         if not self.asked_to_stop and not self.asked_to_reload:
-            self._poll.poll(math.ceil(max(0.0, seconds) * 1000))
+            self._poll.poll(math.ceil(min(max(0.0, seconds), LONGEST_SLEEP) * 1000))
         with suppress(BlockingIOError):
             os.read(self._wakeup, 4096)
         return self.listener.take()

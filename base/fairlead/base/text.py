@@ -1,6 +1,8 @@
 """User text on its way to a terminal or a log: whatever a terminal would obey instead of show becomes visible."""
 
+import re
 import unicodedata
+from collections.abc import Iterable
 
 #: Control and format characters, direction marks among them, half surrogates, line and paragraph separators.
 _UNSAFE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
@@ -16,8 +18,19 @@ class _Visible(dict[int, str]):
         return shown
 
 
+#: libyaml compares every such line with all before it: a megabyte of them takes many seconds.
+_TAG_DIRECTIVE = re.compile("(?:^|[\r\n\x85\u2028\u2029])%TAG")
 _LINES = _Visible({ord("\t"): "\t", ord("\n"): "\n"})
 _ONE_LINE = _Visible()
+
+
+def near_miss(word: str, known: Iterable[str]) -> str:
+    """The known name that was probably meant, in whatever case; nothing if none is near."""
+    import difflib  # noqa: PLC0415 - only a mistake should pay for it
+
+    folded = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(word.lower(), folded, n=1)
+    return folded[near[0]] if near else ""
 
 
 def visible(text: str) -> str:
@@ -29,3 +42,9 @@ def one_line(text: str, limit: int = 200) -> str:
     """The text on one line, control characters spelled out, cut at the limit."""
     safe = text.translate(_ONE_LINE)
     return safe if len(safe) <= limit else safe[: limit - 1] + "…"
+
+
+def line_of_tag_directive(text: str) -> int | None:
+    """The line of the first %TAG in a YAML text, to be refused before any parser sees it; None if there is none."""
+    tag = _TAG_DIRECTIVE.search(text)
+    return text.count("\n", 0, tag.end()) + 1 if tag else None

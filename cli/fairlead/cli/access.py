@@ -1,16 +1,17 @@
 """How commands get at an instance: its store for reading, or all of it for changing something."""
 
 import os
-import pwd
+from typing import Self
 
 from fairlead.base.clock import SystemClock
 from fairlead.base.errors import UsageError
+from fairlead.base.identity import user_name
 from fairlead.base.logs import open_log
 from fairlead.cli.quick import open_connection
 from fairlead.config.loading import load
 from fairlead.config.paths import Paths, find_paths
 from fairlead.queue.archive import Archive
-from fairlead.queue.instance import Instance
+from fairlead.queue.instance import Instance, Presence
 from fairlead.queue.lockfiles import LockFiles
 from fairlead.queue.locks import LockManager
 from fairlead.queue.operations import Operations, find_task
@@ -46,6 +47,19 @@ class Access:
         """The locks, for looking."""
         return LockManager(self.store, LockFiles(self.paths.locks), self.clock, self.paths.bells, lease=0.0)
 
+
+class Changing(Access):
+    """The same for a command that changes something: it waits while the store is replaced, or is waited for."""
+
+    def __init__(self) -> None:
+        paths = find_paths()
+        self._presence = _joined(paths)
+        try:
+            super().__init__(paths)
+        except BaseException:
+            self._leave()
+            raise
+
     def operations(self) -> Operations:
         """What people may change."""
         log = open_log(self.paths.log_file, "cli")
@@ -53,6 +67,26 @@ class Access:
 
     def _operators(self) -> tuple[str, ...]:
         return load(self.paths, os.environ).config.operators
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.store.close()
+        self._leave()
+
+    def _leave(self) -> None:
+        if self._presence is not None:
+            self._presence.release()
+
+
+def _joined(paths: Paths) -> Presence | None:
+    """Be present, after the end of a replacement; where there is no such directory, nobody can be at it."""
+    if not os.path.isdir(paths.run):
+        return None
+    presence = Presence(paths)
+    presence.join()
+    return presence
 
 
 def open_instance() -> Instance:
@@ -64,7 +98,4 @@ def open_instance() -> Instance:
 
 def who() -> str:
     """The name of whoever runs this command."""
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return f"uid-{os.getuid()}"
+    return user_name(os.getuid())

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from fairlead.base.bell import is_heard
+from fairlead.base.durations import show_duration
 from fairlead.base.errors import FairleadError
 from fairlead.base.files import names_in
 from fairlead.cli.access import Access
@@ -175,9 +176,10 @@ def _locks(access: Access) -> Iterator[Finding]:
 
 def _foreign(access: Access) -> Iterator[Finding]:
     locks = access.locks()
-    for user in sorted(locks.foreign()):
-        advice = f"its maker removes it, or `fairlead lock release {user} --force`"
-        yield Finding("warn", f"{locks.files.path(user)} is not Fairlead's: {user} is not dispatched", advice)
+    for found in filter(None, map(locks.files.read, sorted(locks.foreign()))):
+        age = show_duration(int(found.age or 0))
+        what = f"{found.path} is not Fairlead's ({found.maker}, {age} old): {found.user} is not dispatched"
+        yield Finding("warn", what, f"its maker removes it, or `fairlead lock release {found.user} --force`")
 
 
 def _runs(access: Access) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ EXIT_CODES = """exit codes:
   1  something failed; for `wait`: a task did not complete; for `doctor`: something is wrong
   2  the request itself is wrong
   4  there is no such task
-  5  refused in the present state
+  5  refused in the present state; for `wait`: a file that waited in the spool was refused
   6  not reachable now, or not ended in time
   130  interrupted
 `lock hold` exits as its command does."""

@@ -8,12 +8,11 @@ from typing import Protocol
 
 from fairlead.base.errors import FairleadError, UnavailableError
 from fairlead.base.files import make_directory
-from fairlead.base.logs import open_log
+from fairlead.base.logs import Log, open_log
 from fairlead.cli.arguments import Parser, parser
 from fairlead.config.loading import load
 from fairlead.config.paths import Paths, find_paths
 from fairlead.config.schema import Config
-from fairlead.queue.admit import Log
 
 _READY = b"ready"
 

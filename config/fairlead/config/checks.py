@@ -9,6 +9,9 @@ from fairlead.config.reading import Node
 from fairlead.config.schema import PLACEHOLDERS, Agent, Config, Project, Section
 from fairlead.config.shape import fields_of
 
+#: So many heartbeats fit into a lease at least.
+BEATS_PER_LEASE = 4
+
 
 def check_whole(tree: Entries, problems: list[Problem]) -> None:
     """Check the layers together; adds to the problems."""
@@ -79,12 +82,13 @@ def _known() -> str:
 
 
 def _short_lease(tree: Entries) -> list[Problem]:
-    """A lease that ends between two heartbeats would end every run."""
+    """A loaded host delays a heartbeat or two: a lease that has no room for that would end healthy runs."""
     lease_path, beat_path = ("per_user_serialization", "lock_timeout_seconds"), ("intervals", "heartbeat")
     lease, beat = _effective(tree, lease_path), _effective(tree, beat_path)
-    if lease.value > beat.value:
+    if lease.value >= BEATS_PER_LEASE * beat.value:
         return []
-    what = f"{lease.value:g} seconds must be more than {show_path(beat_path)}, which is {beat.value:g}"
+    least = f"{BEATS_PER_LEASE} times {show_path(beat_path)}, which is {beat.value:g}"
+    what = f"{lease.value:g} seconds must be at least {least}"
     return [Problem(lease.origin, show_path(lease_path), what)]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from fairlead.base.errors import UsageError
-from fairlead.base.text import one_line
+from fairlead.base.text import near_miss, one_line
 
 #: The way to a value: ("slots", "max").
 Path = tuple[str, ...]
@@ -61,9 +61,5 @@ def show_value(value: object) -> str:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The end of a message: the near miss, or nothing."""
-    import difflib  # noqa: PLC0415 - only a mistake should pay for it
-
-    candidates = list(known)
-    folded = {name.lower(): name for name in candidates}
-    near = difflib.get_close_matches(word.lower(), folded, n=1)
-    return f"; did you mean {folded[near[0]]!r}?" if near else ""
+    near = near_miss(word, known)
+    return f"; did you mean {near!r}?" if near else ""

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from fairlead.base.files import opened
+from fairlead.base.text import line_of_tag_directive
 from fairlead.config.problems import Origin, Path, Problem, show_path, show_value
 
 LIMIT = 256 << 10
@@ -60,6 +61,8 @@ def read_text(path: str) -> str:
 
 def parse(text: str, locate: Locate, problems: list[Problem]) -> Node:
     """The value of a YAML text; what is wrong inside is added to the problems, no text means null."""
+    if line := line_of_tag_directive(text):
+        raise Unreadable(Problem(locate(line), "", "%TAG is not allowed here; remove this line"))
     try:
         return _Builder(_Loader(text), locate, problems).document()
     except yaml.MarkedYAMLError as error:

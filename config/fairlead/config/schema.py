@@ -62,7 +62,10 @@ class PerUserSerialization(Section, frozen=True):
     enabled: Annotated[bool, Meta(description="Off allows parallel runs of one user; for debugging only.")] = True
     lock_timeout_seconds: Annotated[
         Period,
-        Meta(description="The lease: a run without a heartbeat for this long is ended, then its lock freed."),
+        Meta(
+            description="The lease: a run without a heartbeat for this long is ended, then its lock freed."
+            " At least four heartbeats."
+        ),
     ] = 3600.0
 
 

@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping
 
 from fairlead.base.errors import FairleadError
 from fairlead.base.files import make_directory
+from fairlead.base.logs import Log
 from fairlead.base.service import Single, Waiter
 from fairlead.conductor.launcher import ProcessLauncher
 from fairlead.config.paths import Paths
 from fairlead.daemon.dispatcher import Dispatcher
 from fairlead.daemon.spool import Spool
-from fairlead.queue.admit import Log
 from fairlead.queue.instance import Instance
 from fairlead.queue.passes import guarded
 

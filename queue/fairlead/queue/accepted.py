@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from fairlead.base.files import make_directory, names_in, remove, remove_all, write_durably
+from fairlead.base.files import folders_in, make_directory, names_in, remove_all, write_durably
 from fairlead.base.ids import bucket, check_id, is_id
 from fairlead.queue.taskfile import FORMATS
 
@@ -30,9 +30,7 @@ class Accepted:
     def remove(self, task_id: str, version: int) -> None:
         """The task is archived as of this version: its files have done their service. Later records stay."""
         remove_all(self._path(task_id, ending) for ending in FORMATS)
-        for known, number, path in self.records():
-            if known == task_id and number <= version:
-                remove(path)
+        remove_all(self._record_path(task_id, number) for number in range(version + 1))
 
     def files(self) -> Iterator[tuple[str, str]]:
         """Every dropped file as (task id, path), oldest hour first."""
@@ -62,8 +60,3 @@ class Accepted:
 
     def _path(self, task_id: str, ending: str) -> str:
         return os.path.join(self.directory, bucket(check_id(task_id)), task_id + ending)
-
-
-def folders_in(path: str) -> list[str]:
-    """The paths of the folders in a folder, sorted; stray files are passed over."""
-    return [entry for name in names_in(path) if os.path.isdir(entry := os.path.join(path, name))]

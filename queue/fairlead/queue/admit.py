@@ -8,13 +8,10 @@ The files of one submission are entered together or not at all. Until they are, 
 such a file only if the store knows its id, and one that nobody knows is pruned with the half-written ones.
 """
 
-import calendar
+import fcntl
 import os
-import pwd
-import time
-from collections.abc import Sequence
-from contextlib import suppress
-from typing import NamedTuple, Protocol
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from msgspec import Struct
 
@@ -24,18 +21,20 @@ from fairlead.base.files import (
     is_temporary,
     make_directory,
     names_in,
+    opened,
     read_plain,
-    remove,
     sync_directory,
     sync_file,
     sync_file_system,
     write_atomically,
 )
-from fairlead.base.ids import bucket, is_id, new_id
+from fairlead.base.identity import user_name
+from fairlead.base.ids import bucket, created_at, is_id, new_id
+from fairlead.base.logs import Log
 from fairlead.base.text import one_line, visible
 from fairlead.config.paths import Paths
 from fairlead.config.schema import Config
-from fairlead.queue.errors import NoSuchTaskError
+from fairlead.queue.errors import NoSuchTaskError, StoreBusyError, StoreUnavailableError
 from fairlead.queue.store import Admitted, Store, Submission
 from fairlead.queue.task import Event, is_express
 from fairlead.queue.taskfile import parse_task
@@ -48,6 +47,10 @@ _SEPARATOR = "@"
 _UNFINISHED = f".{'0' * 16}.tmp"
 
 
+class CannotRejectError(FairleadError):
+    """A wrong file cannot be moved to the refused ones."""
+
+
 class Claimed(Struct, frozen=True, kw_only=True):
     """A file that was renamed to its task's id."""
 
@@ -55,23 +58,8 @@ class Claimed(Struct, frozen=True, kw_only=True):
     path: str
     #: The name it was dropped under.
     name: str
-
-
-class Entry(NamedTuple):
-    """What the name of a file in the intake says."""
-
-    id: str
-    name: str
-    #: Laid there by a submitter, for whom the store may not know it yet.
-    is_laid: bool
-
-
-def parse_entry(entry: str) -> Entry | None:
-    """Read a name in the intake; none if it is nobody's task."""
-    is_laid = is_temporary(entry)
-    shown = entry[1 : -len(_UNFINISHED)] if is_laid else entry
-    task_id, separator, name = shown.partition(_SEPARATOR)
-    return Entry(task_id, name, is_laid) if separator and is_id(task_id) else None
+    #: Laid there by a submitter: the store may not know it yet.
+    is_laid: bool = False
 
 
 class Rejected(Struct, frozen=True, kw_only=True):
@@ -91,19 +79,6 @@ class Result(Struct, frozen=True, kw_only=True):
     notes: tuple[tuple[str, str], ...] = ()
 
 
-class Log(Protocol):
-    """The few words of a structured log that are needed here."""
-
-    def info(self, event: str, **fields: object) -> object:
-        """Say that something happened."""
-
-    def warning(self, event: str, **fields: object) -> object:
-        """Say that something needs a look."""
-
-    def error(self, event: str, **fields: object) -> object:
-        """Say that something went wrong."""
-
-
 class Admission:
     """Parses claimed files and enters them into the store."""
 
@@ -116,8 +91,7 @@ class Admission:
 
     def claim_name(self, task_id: str, name: str) -> str:
         """Where a file waits between being claimed and being accepted."""
-        room = _NAME_MAX - len(task_id) - len(_SEPARATOR)
-        return os.path.join(self.paths.intake, f"{task_id}{_SEPARATOR}{_tail(name, room)}")
+        return claimed_path(self.paths, task_id, name)
 
     def laid_name(self, task_id: str, name: str) -> str:
         """Where a file of a submission waits until the store knows it."""
@@ -141,14 +115,7 @@ class Admission:
 
     def claimed(self) -> list[Claimed]:
         """Files that were claimed and not yet accepted: by a process that died, or while the store was away."""
-        return [claimed for entry in names_in(self.paths.intake) if (claimed := self._as_claimed(entry))]
-
-    def _as_claimed(self, entry: str) -> Claimed | None:
-        """A file of the intake; of those that submitters laid there, only one whose submitter died after the commit."""
-        found = parse_entry(entry)
-        if found is None or (found.is_laid and not self.is_known(found.id)):
-            return None
-        return Claimed(id=found.id, path=os.path.join(self.paths.intake, entry), name=found.name)
+        return [file for file in claimed_in(self.paths) if not file.is_laid or self.is_known(file.id)]
 
     def is_known(self, task_id: str) -> bool:
         """Whether the store has this task."""
@@ -159,9 +126,12 @@ class Admission:
         return True
 
     def admit(self, files: Sequence[Claimed]) -> Result:
-        """Parse, make durable, enter with one commit, move to accepted/; refuse what is wrong, once."""
+        """Parse, make durable, enter with one commit, move to accepted/; then refuse what is wrong, once.
+
+        The good ones come first: trouble with a refusal must not keep them waiting. It is raised when all is done.
+        """
         submissions: dict[str, Submission] = {}
-        rejected: list[Rejected] = []
+        refusals: list[tuple[Claimed, str]] = []
         notes: list[tuple[str, str]] = []
         for file in files:
             try:
@@ -169,7 +139,7 @@ class Admission:
             except FileNotFoundError:
                 continue  # somebody else has admitted it meanwhile
             except (FairleadError, OSError) as error:
-                rejected.append(self._reject(file, str(error)))
+                refusals.append((file, str(error)))
             else:
                 notes += [(file.id, note) for note in more]
         by_id = {file.id: file for file in files if file.id in submissions}
@@ -177,10 +147,11 @@ class Admission:
         admitted = self._enter(list(submissions.values()))
         for one in admitted:
             if one.refusal:
-                rejected.append(self._reject(by_id[one.id], one.refusal))
+                refusals.append((by_id[one.id], one.refusal))
             else:
                 self._accept(by_id[one.id])
                 self._tell(one, submissions[one.id])
+        rejected = self._reject_all(refusals)
         return Result(admitted=tuple(admitted), rejected=tuple(rejected), notes=tuple(notes))
 
     def admit_together(self, files: Sequence[Claimed]) -> Result:
@@ -243,21 +214,47 @@ class Admission:
         if one.warning:
             self.log.warning("many_pending", task=one.id, user=submission.spec.user, warning=one.warning)
 
-    def _reject(self, file: Claimed, error: str) -> Rejected:
-        """Put the file beside a note that says what is wrong. It is not tried again."""
+    def _reject_all(self, refusals: Sequence[tuple[Claimed, str]]) -> list[Rejected]:
+        """Refuse one by one; what cannot be refused now stays where it is, to be refused at the next look."""
+        rejected, left = [], []
+        for file, error in refusals:
+            try:
+                rejected.append(Rejected(id=file.id, path=self._reject(file, error), error=error))
+            except FileNotFoundError:
+                continue  # somebody else has refused it, and told
+            except OSError as trouble:
+                left.append(f"{file.name}: {error}; it stays at {file.path}, since it cannot be moved away: {trouble}")
+                self.log.error("cannot_reject", file=one_line(file.name), error=str(trouble))
+            else:
+                self._tell_of_refusal(file, error)
+        if left:
+            raise CannotRejectError("\n".join(left))
+        return rejected
+
+    def _tell_of_refusal(self, file: Claimed, error: str) -> None:
+        # The id is told, but the event is not a task's: there is none that could be forgotten with it.
+        detail = {"id": file.id, "file": one_line(file.name), "error": one_line(error, 1000)}
+        self.log.warning("rejected", **detail)
+        with suppress(StoreBusyError, StoreUnavailableError):  # the note beside the file and the log say the same
+            self.store.note(Event(at=self.clock.wall_ms(), event="rejected", detail=detail))
+
+    def _reject(self, file: Claimed, error: str) -> str:
+        """Put the file beside a note that says what is wrong; returns where. It is not tried again."""
         make_directory(self.paths.rejected)
-        target = self._free_name(file)
         text = f"{visible(error)}\n\nCorrect the file, then move it back into the spool.\n"
-        write_atomically(target + ".error", text.encode())
-        try:
+        with self._alone_in_rejected():
+            os.lstat(file.path)  # somebody else may have refused it meanwhile: then there is nothing to explain
+            target = self._free_name(file)
+            write_atomically(target + ".error", text.encode())
             os.rename(file.path, target)
-        except FileNotFoundError:
-            if not os.path.lexists(target):  # somebody else has rejected it, under another name
-                remove(target + ".error")
-        self.log.warning("rejected", file=one_line(file.name), error=one_line(error, 1000))
-        detail = {"file": one_line(file.name), "error": one_line(error, 1000)}
-        self.store.note(Event(at=self.clock.wall_ms(), event="rejected", detail=detail))
-        return Rejected(id=file.id, path=target, error=error)
+        return target
+
+    @contextmanager
+    def _alone_in_rejected(self) -> Iterator[None]:
+        """Two processes that choose the same free name would lose one of the files."""
+        with opened(self.paths.rejected, os.O_RDONLY | os.O_DIRECTORY) as fd:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
 
     def _free_name(self, file: Claimed) -> str:
         """A name in rejected/ that keeps the old ones: the file's own, or with the id before it."""
@@ -275,6 +272,26 @@ def _tail(name: str, room: int) -> str:
     return os.fsdecode(os.fsencode(name)[-room:])
 
 
+def claimed_path(paths: Paths, task_id: str, name: str) -> str:
+    """Where a file waits between being claimed and being accepted."""
+    room = _NAME_MAX - len(task_id) - len(_SEPARATOR)
+    return os.path.join(paths.intake, f"{task_id}{_SEPARATOR}{_tail(name, room)}")
+
+
+def claimed_in(paths: Paths) -> list[Claimed]:
+    """The files in the intake, those that submitters laid there included."""
+    return [file for entry in names_in(paths.intake) if (file := _as_claimed(paths, entry))]
+
+
+def _as_claimed(paths: Paths, entry: str) -> Claimed | None:
+    is_laid = is_temporary(entry)
+    shown = entry[1 : -len(_UNFINISHED)] if is_laid else entry
+    task_id, separator, name = shown.partition(_SEPARATOR)
+    if not separator or not is_id(task_id):
+        return None
+    return Claimed(id=task_id, path=os.path.join(paths.intake, entry), name=name, is_laid=is_laid)
+
+
 def accepted_path(paths: Paths, task_id: str, name: str) -> str:
     """Where an accepted task's file is: in the folder of its hour, with the ending that says its format."""
     ending = os.path.splitext(name)[1].lower()
@@ -283,17 +300,4 @@ def accepted_path(paths: Paths, task_id: str, name: str) -> str:
 
 def owner_of(path: str) -> str:
     """The name of a file's owner."""
-    uid = os.lstat(path).st_uid
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"uid-{uid}"
-
-
-def created_at(task_id: str, otherwise: int) -> int:
-    """When an id was made, which it says itself."""
-    try:
-        moment = time.strptime(task_id[:15], "%Y%m%d-%H%M%S")
-        return calendar.timegm(moment) * 1000 + int(task_id[15:18])
-    except ValueError:
-        return otherwise
+    return user_name(os.lstat(path).st_uid)

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from fairlead.base.files import (
+    folders_in,
     make_directory,
     names_in,
     read_json,
@@ -15,7 +16,6 @@ from fairlead.base.files import (
     write_durably,
 )
 from fairlead.base.ids import check_id, month
-from fairlead.queue.accepted import folders_in
 from fairlead.queue.record import record_of
 from fairlead.queue.store import Store
 from fairlead.queue.task import Task

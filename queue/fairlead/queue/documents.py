@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from fairlead.base.errors import UsageError
+from fairlead.base.text import line_of_tag_directive
 
 #: Collections within collections; the document itself is the first.
 MAX_DEPTH = 32
@@ -142,8 +143,6 @@ _CONSTANTS = {
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
-#: libyaml compares every such line with all before it: a megabyte of them takes many seconds.
-_TAG_DIRECTIVE = re.compile("(?:^|[\r\n\x85\u2028\u2029])%TAG")
 _HINTS = {
     "mapping values are not allowed in this context": "quote text that contains ': '; check the indentation",
     "found character that cannot start any token": "quote text that begins with @, % or `; indent by spaces",
@@ -153,8 +152,8 @@ _HINTS = {
 
 
 def _build_yaml(text: str) -> "_YamlBuilder":
-    if tag := _TAG_DIRECTIVE.search(text):
-        raise DocumentError("%TAG is not allowed here; remove this line", text.count("\n", 0, tag.end()) + 1)
+    if line := line_of_tag_directive(text):
+        raise DocumentError("%TAG is not allowed here; remove this line", line)
     builder = _YamlBuilder()
     for event in _yaml_events(text):
         builder.take(event)

@@ -2,19 +2,17 @@
 
 import fcntl
 import os
-import time
 from collections.abc import Mapping
 
 from fairlead.base.clock import Clock, SystemClock
 from fairlead.base.errors import RefusedError
-from fairlead.base.files import make_directory, names_in
-from fairlead.base.service import PATIENCE
+from fairlead.base.files import folders_in, make_directory, names_in
+from fairlead.base.logs import Log
+from fairlead.base.service import PATIENCE, lock_patiently
 from fairlead.config.loading import Settings, load
 from fairlead.config.paths import Paths
 from fairlead.config.schema import Config
 from fairlead.config.showing import changed_keys
-from fairlead.queue.accepted import folders_in
-from fairlead.queue.admit import Log
 from fairlead.queue.lockfiles import LockFiles
 from fairlead.queue.locks import LockManager
 from fairlead.queue.sqlite.store import SqliteStore, open_store
@@ -41,16 +39,8 @@ class Presence:
 
     def alone(self, patience: float = PATIENCE) -> None:
         """Be the only one, waiting a moment for others to go."""
-        deadline = time.monotonic() + patience
-        while True:
-            try:
-                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    raise InUseError from None
-                time.sleep(0.05)
-            else:
-                return
+        if not lock_patiently(self._fd, patience):
+            raise InUseError
 
     def release(self) -> None:
         """Let go."""
@@ -70,9 +60,16 @@ class Instance:
             make_directory(directory)
         self._presence = Presence(paths)
         self._presence.join()
-        refuse_missing_store(paths)
-        self.store: SqliteStore = open_store(paths.store, share_of(self.config))
+        self.store = self._open_store()
         self.locks = LockManager(self.store, LockFiles(paths.locks), self.clock, paths.bells, self.lease)
+
+    def _open_store(self) -> SqliteStore:
+        try:
+            refuse_missing_store(self.paths)
+            return open_store(self.paths.store, share_of(self.config))
+        except BaseException:
+            self._presence.release()  # who has no store is in nobody's way
+            raise
 
     @property
     def config(self) -> Config:

@@ -13,7 +13,7 @@ from typing import Any
 from fairlead.base import bell
 from fairlead.base.clock import Clock
 from fairlead.base.identity import ProcessId, boot_id, host, is_alive, this_process
-from fairlead.queue.lockfiles import LockFiles
+from fairlead.queue.lockfiles import LockFile, LockFiles
 from fairlead.queue.store import Holder, Lock, Store
 from fairlead.queue.task import Event
 
@@ -111,18 +111,22 @@ class LockManager:
 
     def show(self, lock: Lock) -> bool:
         """Make a lock visible; False if a foreign file is in the way. A left-over of our own is replaced."""
-        if self.files.put(lock):
+        if lock.user is None:
             return True
-        found = self.files.read(lock.user or "")
-        if found is not None and found.lock_id == lock.lock_id:
-            return True
-        if found is not None and self._is_left_over(found.lock_id):
+        # Looked at first: where nothing has to be written, a full disk is in nobody's way.
+        found = self.files.read(lock.user)
+        if found is not None and found.lock_id != lock.lock_id and self.is_left_over(found):
             self.files.drop(found.user, found.lock_id)
-        return self.files.put(lock)
+            found = None
+        if found is None and self.files.put(lock):
+            return True
+        found = found or self.files.read(lock.user)  # whoever was faster may have shown this very lock
+        return found is not None and found.lock_id == lock.lock_id
 
-    def _is_left_over(self, lock_id: str) -> bool:
+    def is_left_over(self, found: LockFile) -> bool:
         """Whether a file mirrors a lock that was released: its holder died before it could remove the file."""
-        return bool(lock_id) and self.store.past_lock(lock_id) is not None
+        ours = bool(found.lock_id) and not found.is_somebodys
+        return ours and self.store.past_lock(found.lock_id) is not None
 
     def foreign(self) -> set[str]:
         """The users whose lock file is not one of ours: nobody starts their tasks."""
@@ -135,4 +139,4 @@ class LockManager:
     def _is_foreign(self, user: str) -> bool:
         """Whether a file without a row is somebody else's. A left-over of ours goes when the row is taken next."""
         found = self.files.read(user)
-        return found is not None and not self._is_left_over(found.lock_id)
+        return found is not None and not self.is_left_over(found)

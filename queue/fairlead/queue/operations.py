@@ -12,9 +12,11 @@ from fairlead.base.clock import Clock
 from fairlead.base.errors import FairleadError, RefusedError, UsageError
 from fairlead.base.files import remove_all, sync_directory, sync_file, write_atomically
 from fairlead.base.ids import check_name, new_id
+from fairlead.base.logs import Log
 from fairlead.config.paths import Paths
+from fairlead.config.schema import Config
 from fairlead.queue.accepted import Accepted
-from fairlead.queue.admit import Admission, Claimed, Log, Result
+from fairlead.queue.admit import Admission, Claimed, Result
 from fairlead.queue.archive import Archive, archive_tasks
 from fairlead.queue.errors import NoSuchTaskError, StoreBusyError, StoreUnavailableError
 from fairlead.queue.instance import Instance
@@ -51,11 +53,7 @@ class Submitting:
 
     def check(self, name: str, data: bytes) -> Parsed:
         """Read the file as intake would; raises with all that is wrong, and nothing has happened."""
-        limit = self.instance.config.limits.task_file_bytes
-        if len(data) > limit:
-            raise UsageError(f"{name}: it has {len(data)} bytes; at most {limit} are allowed.")
-        owner = self.instance.config.default_user or self.owner
-        return parse_task(data, name, owner, self.instance.config, self.instance.clock.wall_ms())
+        return check_submission(name, data, self.owner, self.instance.config, self.instance.clock.wall_ms())
 
     def submit(self, files: Sequence[tuple[str, bytes]]) -> list[Submitted]:
         """Take all files in with one commit, durable when this returns, or none of them."""
@@ -116,6 +114,14 @@ class Submitting:
             os.rename(file.path, self.admission.claim_name(file.id, file.name))
         sync_directory(self.instance.paths.intake)
         return [Submitted(id=file.id, name=file.name, spooled=True) for file in laid]
+
+
+def check_submission(name: str, data: bytes, owner: str, config: Config, now: int) -> Parsed:
+    """Read a file that its owner submits as intake would; raises with all that is wrong."""
+    limit = config.limits.task_file_bytes
+    if len(data) > limit:
+        raise UsageError(f"{name}: it has {len(data)} bytes; at most {limit} are allowed.")
+    return parse_task(data, name, config.default_user or owner, config, now)
 
 
 class Operations:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from fairlead.base.files import SyncFailedError
-from fairlead.queue.admit import Log
+from fairlead.base.logs import Log
 from fairlead.queue.errors import StoreBrokenError
 
 

@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
-from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -15,7 +14,7 @@ from msgspec import Struct
 from fairlead.base.durations import parse_duration
 from fairlead.base.errors import UsageError
 from fairlead.base.ids import check_name
-from fairlead.base.text import one_line
+from fairlead.base.text import near_miss, one_line
 from fairlead.config.schema import Agent, Config, Project
 from fairlead.queue.documents import Document, DocumentError, Path, parse_json, parse_markdown, parse_yaml
 from fairlead.queue.task import PRIORITIES, Spec
@@ -450,8 +449,8 @@ def _unknown(what: str, name: str, known: Iterable[str]) -> str:
 
 
 def _meant(word: str, known: Iterable[str]) -> str:
-    close = get_close_matches(word.lower(), list(known), n=1)
-    return f" (did you mean '{close[0]}'?)" if close else ""
+    near = near_miss(word, known)
+    return f" (did you mean '{near}'?)" if near else ""
 
 
 def _label(path: Path) -> str:

@@ -112,9 +112,8 @@ class Why:
             return _lock_hold(user, lock)
         if self._is_serialized() and (running := self._running(user)):
             return Hold(reason=Reason.USER_LOCKED, detail=f"task {running} of {user} is running")
-        if user in foreign:
-            path = self.locks.files.path(user)
-            detail = f"the lock file {path} is not Fairlead's: whoever made it has to remove it"
+        if user in foreign and (found := self.locks.files.read(user)):
+            detail = f"the lock file {found.path} is not Fairlead's ({found.maker}): whoever made it has to remove it"
             return Hold(reason=Reason.FOREIGN_LOCK, detail=detail)
         return None
 

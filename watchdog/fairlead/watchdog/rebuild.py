@@ -12,9 +12,19 @@ from msgspec import Struct, field, structs
 
 from fairlead.base.clock import SystemClock
 from fairlead.base.errors import FairleadError, RefusedError
-from fairlead.base.files import make_directory, names_in, read_json, read_plain, remove, sync_directory, sync_file
+from fairlead.base.files import (
+    folders_in,
+    make_directory,
+    names_in,
+    read_json,
+    read_plain,
+    remove,
+    sync_directory,
+    sync_file,
+)
 from fairlead.base.identity import boot_id, host
-from fairlead.base.ids import is_id
+from fairlead.base.ids import created_at, is_id
+from fairlead.base.logs import Log
 from fairlead.base.service import Single
 from fairlead.conductor import rundir, tree
 from fairlead.conductor.liveness import Void, void
@@ -22,8 +32,8 @@ from fairlead.conductor.meta import CorruptMetaError, Meta, read_meta
 from fairlead.conductor.orders import MARKER, read_launch
 from fairlead.config.loading import load
 from fairlead.config.paths import Paths
-from fairlead.queue.accepted import Accepted, folders_in
-from fairlead.queue.admit import Log, created_at, owner_of, parse_entry
+from fairlead.queue.accepted import Accepted
+from fairlead.queue.admit import claimed_in, owner_of
 from fairlead.queue.archive import Archive
 from fairlead.queue.instance import Presence, share_of
 from fairlead.queue.record import task_of
@@ -158,10 +168,9 @@ class Rebuild:
     def _left_in_intake(self) -> Iterator[tuple[str, str, str]]:
         """Files that were not moved on. What a submitter laid there has entered the store if it has runs."""
         runs = {os.path.basename(run_dir).rpartition(".")[0] for run_dir in rundir.all_active(self.paths.conductor)}
-        for name in names_in(self.paths.intake):
-            entry = parse_entry(name)
-            if entry is not None and (not entry.is_laid or entry.id in runs):
-                yield entry.id, os.path.join(self.paths.intake, name), entry.name
+        for file in claimed_in(self.paths):
+            if not file.is_laid or file.id in runs:
+                yield file.id, file.path, file.name
 
     @contextmanager
     def _noting(self, path: str) -> Iterator[None]:

@@ -10,11 +10,10 @@ from itertools import islice
 from msgspec import Struct, field
 
 from fairlead.base.errors import FairleadError
-from fairlead.base.files import is_temporary, names_in, remove
-from fairlead.base.ids import is_id
+from fairlead.base.files import folders_in, is_temporary, names_in, remove
+from fairlead.base.ids import created_at, is_id
 from fairlead.conductor.rundir import finished_dir
-from fairlead.queue.accepted import Accepted, folders_in
-from fairlead.queue.admit import created_at
+from fairlead.queue.accepted import Accepted
 from fairlead.queue.archive import Archive
 from fairlead.queue.errors import NoSuchTaskError
 from fairlead.queue.instance import Instance

@@ -84,7 +84,7 @@ class StaleLocks:
 
     def _proof_of_death(self, found: LockFile) -> dict[str, Any] | None:
         """What proves that a file is nobody's; None if it must be honoured."""
-        if found.lock_id and self.store.past_lock(found.lock_id):
+        if self.locks.is_left_over(found):
             return {"proof": "a mirror of a lock that was released", "lock_id": found.lock_id}
         if found.kind is Metadata.GOOD:
             return self._dead_foreigner(found)

@@ -1,6 +1,6 @@
 """fairlead cancel."""
 
-from fairlead.cli.access import Access, who
+from fairlead.cli.access import Changing, who
 from fairlead.cli.arguments import Parser, parser
 from fairlead.cli.changing import change_each
 from fairlead.cli.options import add_ids
@@ -22,14 +22,14 @@ def make_parser() -> Parser:
 def main(words: list[str]) -> int:
     """Cancel waiting tasks, ask running ones to stop."""
     args = make_parser().parse_args(words)
-    access = Access()
-    operations = access.operations()
+    with Changing() as access:
+        operations = access.operations()
 
-    def cancel(task: Task) -> Task:
-        check_transition(task.id, task.status, Status.CANCELLED)
-        return operations.cancel(task.id, by=who())
+        def cancel(task: Task) -> Task:
+            check_transition(task.id, task.status, Status.CANCELLED)
+            return operations.cancel(task.id, by=who())
 
-    return change_each([access.task(part) for part in args.ids], cancel, _describe, as_json=args.json)
+        return change_each([access.task(part) for part in args.ids], cancel, _describe, as_json=args.json)
 
 
 def _describe(task: Task) -> str:

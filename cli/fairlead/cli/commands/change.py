@@ -3,7 +3,7 @@
 from msgspec import UNSET
 
 from fairlead.base.errors import RefusedError, UsageError
-from fairlead.cli.access import Access, who
+from fairlead.cli.access import Changing, who
 from fairlead.cli.arguments import Parser, parser
 from fairlead.cli.documents import NAME, document, said
 from fairlead.cli.options import add_id, whole
@@ -40,11 +40,11 @@ def main(words: list[str]) -> int:
     given = {key: value for key in _KEYS if (value := getattr(args, key)) is not None}
     if not given:
         raise UsageError("say what to change: --priority, --run-at or --title.")
-    access = Access()
-    changes = _changes(given, access.clock.wall_ms())
-    task = _waiting(access.task(args.id))
-    version = task.version if args.version is None else args.version
-    changed = access.operations().change(task.id, version, changes, by=who())
+    with Changing() as access:
+        changes = _changes(given, access.clock.wall_ms())
+        task = _waiting(access.task(args.id))
+        version = task.version if args.version is None else args.version
+        changed = access.operations().change(task.id, version, changes, by=who())
     spec = spec_record(changed.spec)
     data = {"id": changed.id, "version": changed.version} | {key: spec[key] for key in _KEYS}
     say(data, f"{changed.id} is changed; it has version {changed.version} now", as_json=args.json)

@@ -1,7 +1,7 @@
 """fairlead drain."""
 
 from fairlead.base.errors import UnavailableError
-from fairlead.cli.access import Access, who
+from fairlead.cli.access import Access, Changing, who
 from fairlead.cli.arguments import Parser, parser
 from fairlead.cli.options import add_timeout
 from fairlead.cli.output import counted, say
@@ -27,8 +27,9 @@ def make_parser() -> Parser:
 def main(words: list[str]) -> int:
     """Pause everything and wait until nothing runs."""
     args = make_parser().parse_args(words)
+    with Changing() as changing:
+        changing.operations().pause("all", by=who(), reason="draining")
     access = Access()
-    access.operations().pause("all", by=who(), reason="draining")
     if access.store.count_active():
         tell_of_stopped(access.paths, "watchdog")
     if not wait_until(access.paths.bells, "drain", lambda: access.store.count_active() == 0, args.timeout):

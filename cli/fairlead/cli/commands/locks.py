@@ -8,6 +8,7 @@ from fairlead.cli.access import Access
 from fairlead.cli.arguments import Parser, parser
 from fairlead.cli.options import positive
 from fairlead.cli.output import moment, say, table
+from fairlead.queue.lockfiles import LockFile
 from fairlead.queue.store import Lock, PastLock
 
 _HELD = ("lock", "state", "for", "holder", "since")
@@ -36,19 +37,20 @@ def main(words: list[str]) -> int:
         say([_past_plain(one) for one in past], text, as_json=args.json)
         return 0
     locks, manager = access.store.locks(), access.locks()
-    foreign = [{"user": user, "path": manager.files.path(user)} for user in sorted(manager.foreign())]
-    say({"locks": [_plain(lock) for lock in locks], "foreign": foreign}, _text(locks, foreign), as_json=args.json)
+    foreign = [found for user in sorted(manager.foreign()) if (found := manager.files.read(user))]
+    shown = {"locks": [_plain(lock) for lock in locks], "foreign": [_foreign_plain(one) for one in foreign]}
+    say(shown, _text(locks, foreign), as_json=args.json)
     return 0
 
 
-def _text(locks: list[Lock], foreign: list[dict[str, str]]) -> str:
+def _text(locks: list[Lock], foreign: list[LockFile]) -> str:
     lines = [table(_HELD, map(_row, locks), status=1)] if locks else []
     lines += [
         f"{lock.name} is quarantined: {one_line(str(lock.evidence), 500)}"
         for lock in locks
         if lock.state == "quarantined"
     ]
-    lines += [f"user:{one['user']} is locked by the foreign file {one['path']}" for one in foreign]
+    lines += [f"user:{one.user} is locked by the foreign file {one.path}, {one.maker}" for one in foreign]
     return "\n".join(lines or ["nobody holds a lock"])
 
 
@@ -67,6 +69,10 @@ def _past_plain(one: PastLock) -> dict[str, Any]:
     names = ("name", "lock_id", "token", "task_id", "kind", "why", "evidence")
     times = ("acquired_at", "released_at")
     return {name: getattr(one, name) for name in names} | {name: iso(getattr(one, name)) for name in times}
+
+
+def _foreign_plain(one: LockFile) -> dict[str, Any]:
+    return {"user": one.user, "path": one.path, "kind": one.kind, "acquired_by_pid": one.pid}
 
 
 def _plain(lock: Lock) -> dict[str, Any]:

@@ -2,14 +2,12 @@
 
 from fairlead.base.bell import ring
 from fairlead.base.errors import RefusedError
-from fairlead.base.identity import ProcessId, boot_id, is_alive
-from fairlead.cli.access import Access, who
+from fairlead.cli.access import Access, Changing, who
 from fairlead.cli.arguments import Parser, parser
 from fairlead.cli.options import add_id
 from fairlead.cli.output import say
+from fairlead.cli.usage import living_supervisor
 from fairlead.cli.waiting import tell_of_stopped, wait_until
-from fairlead.conductor.meta import CorruptMetaError, read_meta
-from fairlead.conductor.rundir import active_dir
 from fairlead.queue.states import ACTIVE, Status
 from fairlead.queue.task import Task
 from fairlead.queue.why import Why
@@ -32,22 +30,21 @@ def make_parser() -> Parser:
 def main(words: list[str]) -> int:
     """Bring a stuck task back into the queue, on evidence."""
     args = make_parser().parse_args(words)
-    access = Access()
-    task = access.task(args.id)
-    if task.status in ACTIVE:
-        task = _looked_at(access, task)
-    if task.status is Status.QUEUED:
+    with Changing() as access:
+        task = access.task(args.id)
+        if task.status in ACTIVE:
+            task = _looked_at(access, task)
         text = f"{task.id} is queued"
-    else:
-        task = access.operations().retry(task.id, by=who())
-        text = f"{task.id} is queued again"
+        if task.status is not Status.QUEUED:
+            task = access.operations().retry(task.id, by=who())
+            text += " again"
     say({"id": task.id, "status": task.status}, text, as_json=args.json)
     return 0
 
 
 def _looked_at(access: Access, task: Task) -> Task:
     """The task after the watchdog has found out what became of its run; refuses if it runs."""
-    if not _is_supervised(access, task):
+    if living_supervisor(access.paths, task) is None:
         tell_of_stopped(access.paths, "watchdog")
         ring(access.paths.bells, "watchdog", "look")
         wait_until(access.paths.bells, "requeue", lambda: access.task(task.id).status not in ACTIVE, PATIENCE)
@@ -58,14 +55,3 @@ def _looked_at(access: Access, task: Task) -> Task:
             f"task {task.id} is left alone: {answer.summary}; `fairlead cancel {task.id}` ends it, then retry it."
         )
     return now
-
-
-def _is_supervised(access: Access, task: Task) -> bool:
-    """Whether the supervisor of its run is alive, as far as this host can see."""
-    try:
-        meta = read_meta(active_dir(access.paths.conductor, task.spec.project, task.id, task.attempt))
-    except CorruptMetaError:
-        return False
-    who_watches = meta.supervisor
-    same_boot = meta.boot_id == boot_id()
-    return who_watches is not None and same_boot and is_alive(ProcessId(who_watches.pid, who_watches.start))

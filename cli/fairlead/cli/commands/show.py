@@ -12,9 +12,11 @@ from fairlead.cli.arguments import Parser, parser
 from fairlead.cli.eventlines import words as words_of
 from fairlead.cli.options import add_id
 from fairlead.cli.output import fields, moment, paint, say, table
+from fairlead.cli.usage import living_supervisor, usage_of, usage_words
 from fairlead.conductor.rundir import find_dir
 from fairlead.queue.errors import NoSuchTaskError
 from fairlead.queue.record import record_of
+from fairlead.queue.states import ACTIVE
 from fairlead.queue.task import Task
 
 _ATTEMPT = ("attempt", "status", "started", "finished", "exit", "error")
@@ -24,7 +26,7 @@ def make_parser() -> Parser:
     """What it takes."""
     made = parser(
         "show",
-        "Everything about one task, live or archived.",
+        "Everything about one task, live or archived; of a running one also what it uses now.",
         ["fairlead show ID", "fairlead show ID --json | jq .events"],
     )
     add_id(made)
@@ -37,7 +39,9 @@ def main(words: list[str]) -> int:
     access = Access()
     task = access.task(args.id)
     run_dir = find_dir(access.paths.conductor, task.spec.project, task.id, task.attempt)
-    record = _record(access, task) | {"run_dir": run_dir}
+    supervisor = living_supervisor(access.paths, task) if task.status in ACTIVE else None
+    usage = usage_of(supervisor) if supervisor else None
+    record = _record(access, task) | {"run_dir": run_dir, "usage": usage}
     say(record, "\n\n".join(_parts(record)), as_json=args.json)
     return 0
 
@@ -81,6 +85,7 @@ def _fields(record: dict[str, Any]) -> list[tuple[str, Any]]:
         ("not before", moment(record["run_at"])),
         ("started", moment(record["started_at"])),
         ("finished", moment(record["finished_at"])),
+        ("uses", usage_words(record["usage"])),
         ("took", show_duration(held) if held else ""),
         ("exit code", record["exit_code"]),
         ("signal", record["signal"]),

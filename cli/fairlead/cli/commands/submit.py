@@ -1,10 +1,12 @@
 """fairlead submit."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from fairlead.base.clock import SystemClock
 from fairlead.base.errors import UsageError
 from fairlead.base.ids import new_id
 from fairlead.base.text import one_line
@@ -15,9 +17,14 @@ from fairlead.cli.documents import NAME, document, said
 from fairlead.cli.options import split_command
 from fairlead.cli.output import moment, note, print_json, say
 from fairlead.cli.waiting import tell_of_stopped
+from fairlead.config.loading import load
+from fairlead.config.paths import find_paths
 from fairlead.queue.decide import Reason
+from fairlead.queue.errors import StoreBrokenError, StoreBusyError, StoreUnavailableError
+from fairlead.queue.instance import StoreMissingError
 from fairlead.queue.operations import Submitted, Submitting
 from fairlead.queue.record import spec_record
+from fairlead.queue.spooling import Spooling
 from fairlead.queue.states import Status
 from fairlead.queue.task import PRIORITIES, Spec, Task
 from fairlead.queue.taskfile import Parsed
@@ -35,6 +42,8 @@ _KEYS = {
     "run_at": ("TIME", "not before then: ISO 8601, or +2h"),
     "timeout": ("TIME", "how long it may take, like 45m"),
 }
+#: What a store that is busy, out of reach, damaged or lost says: the files can wait for it.
+_AWAY = (StoreBusyError, StoreUnavailableError, StoreBrokenError, StoreMissingError)
 #: More than any setting allows: a file that never ends is not read to its end.
 _MOST = 1 << 30
 _SPOOLED = "the store is away: the file waits in the spool and is taken in when it is back"
@@ -77,19 +86,35 @@ def main(words: list[str]) -> int:
     own, command = split_command(words)
     args = make_parser().parse_args(own)
     files = _files(args, command)
-    instance = open_instance()
-    submitting = Submitting(instance, who())
-    parsed = _check(submitting, files)
     if args.dry_run:
-        _foretell(submitting, files, parsed, as_json=args.json)
+        submitting = Submitting(open_instance(), who())
+        _foretell(submitting, files, _check(submitting, files), as_json=args.json)
         return 0
-    done = submitting.submit([(file.name, file.data) for file in files])
-    instance.close()
+    done = _submit(files)
     _tell(files, done, as_json=args.json, waits=args.wait)
     if args.wait:
-        return wait_for(Access(), [one.id for one in done], timeout=None, as_json=args.json)
-    tell_of_stopped(instance.paths, "daemon")
+        spooled = {one.id for one in done if one.spooled}
+        return wait_for(Access(), [one.id for one in done], spooled, timeout=None, as_json=args.json)
+    tell_of_stopped(find_paths(), "daemon")
     return 0
+
+
+def _submit(files: Sequence[File]) -> list[Submitted]:
+    """Hand the files to the store; while it is away, lay them where intake finds them."""
+    given = [(file.name, file.data) for file in files]
+    try:
+        instance = open_instance()
+    except _AWAY as away:
+        note(str(away))
+        paths = find_paths()
+        spooling = Spooling(paths, load(paths, os.environ).config, SystemClock(), who())
+        _check(spooling, files)
+        return spooling.submit(given)
+    submitting = Submitting(instance, who())
+    _check(submitting, files)
+    done = submitting.submit(given)
+    instance.close()
+    return done
 
 
 # ---------------------------------------------------------------------- what is submitted
@@ -119,7 +144,7 @@ def _read(path: str, form: str) -> File:
         raise UsageError(f"{path} cannot be read: {error.strerror}; nothing was submitted.") from error
 
 
-def _check(submitting: Submitting, files: Sequence[File]) -> list[Parsed]:
+def _check(submitting: Submitting | Spooling, files: Sequence[File]) -> list[Parsed]:
     """Read every file as intake would; raises with all that is wrong in any of them."""
     parsed, wrong = [], []
     for file in files:
@@ -134,7 +159,7 @@ def _check(submitting: Submitting, files: Sequence[File]) -> list[Parsed]:
     return parsed
 
 
-def _check_one(submitting: Submitting, file: File) -> Parsed:
+def _check_one(submitting: Submitting | Spooling, file: File) -> Parsed:
     if file.made:
         return said(lambda: submitting.check(file.name, file.data))
     return submitting.check(file.name, file.data)

@@ -3,15 +3,20 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fairlead.base.errors import UnavailableError
+from fairlead.base.errors import RefusedError, UnavailableError
 from fairlead.base.text import one_line
 from fairlead.cli.access import Access
 from fairlead.cli.arguments import Parser, parser
 from fairlead.cli.options import add_ids, add_timeout
 from fairlead.cli.output import forget_output, print_json
 from fairlead.cli.waiting import tell_of_stopped, wait_until
+from fairlead.queue.admit import claimed_in
+from fairlead.queue.errors import NoSuchTaskError
 from fairlead.queue.states import Status
 from fairlead.queue.task import Outcome, Task
+
+#: So many events are looked through for a refusal.
+_LATELY = 1000
 
 
 class TimeIsUpError(UnavailableError):
@@ -22,7 +27,8 @@ def make_parser() -> Parser:
     """What it takes."""
     made = parser(
         "wait",
-        "Wait until tasks have ended. Exits with 0 if all completed, with 1 if one did not.",
+        "Wait until tasks have ended. Exits with 0 if all completed, with 1 if one did not, with 5 if the file of"
+        " one that waited for the store was refused.",
         ["fairlead wait ID", "fairlead wait ID1 ID2 --timeout 1h"],
     )
     add_ids(made)
@@ -34,17 +40,18 @@ def main(words: list[str]) -> int:
     """Wait until tasks have ended; 0 only if all completed."""
     args = make_parser().parse_args(words)
     access = Access()
-    ids = [access.task(part).id for part in args.ids]
-    return wait_for(access, ids, timeout=args.timeout, as_json=args.json)
+    spooled: set[str] = set()
+    ids = [task.id if (task := _known(access, part, spooled)) else part for part in args.ids]
+    return wait_for(access, ids, spooled, timeout=args.timeout, as_json=args.json)
 
 
-def wait_for(access: Access, ids: Sequence[str], *, timeout: float | None, as_json: bool) -> int:
-    """Wait for these tasks and tell how they ended."""
+def wait_for(access: Access, ids: Sequence[str], spooled: set[str], *, timeout: float | None, as_json: bool) -> int:
+    """Wait for these tasks and tell how they ended; those whose files lay in the spool may still be on their way."""
     ended: dict[str, Task] = {}
 
     def all_ended() -> bool:
         for task_id in ids:
-            if task_id not in ended and access.is_over(task := access.task(task_id)):
+            if task_id not in ended and (task := _known(access, task_id, spooled)) and access.is_over(task):
                 ended[task_id] = task
                 _tell(task, as_json=as_json)
         return len(ended) == len(set(ids))
@@ -57,6 +64,29 @@ def wait_for(access: Access, ids: Sequence[str], *, timeout: float | None, as_js
     if as_json:
         print_json([_plain(ended[task_id]) for task_id in ids])
     return 0 if all(task.status is Status.COMPLETED for task in ended.values()) else 1
+
+
+def _known(access: Access, task_id: str, spooled: set[str]) -> Task | None:
+    """The task; None while its file waits for the store. Raises if there is none, or its file was refused."""
+    # Looked for before the store is asked: it may be taken in between the two.
+    waits = any(file.id == task_id for file in claimed_in(access.paths))
+    if waits:
+        spooled.add(task_id)
+    try:
+        return access.task(task_id)
+    except NoSuchTaskError:
+        if waits:
+            return None
+        if task_id in spooled:
+            raise RefusedError(f"{task_id} was refused: {_refusal(access, task_id)}") from None
+        raise
+
+
+def _refusal(access: Access, task_id: str) -> str:
+    """What was wrong with a file that was to become this task, if that was told lately."""
+    events = access.store.events(after=max(0, access.store.last_event() - _LATELY), limit=_LATELY)
+    errors = [one.detail["error"] for one in events if one.event == "rejected" and one.detail.get("id") == task_id]
+    return str(errors[-1]) if errors else f"{access.paths.rejected} says why"
 
 
 def _tell(task: Task, *, as_json: bool) -> None:

@@ -1,0 +1,38 @@
+"""Submissions while the store is away: the file itself is the acknowledgement, and intake takes it in later."""
+
+import os
+from collections.abc import Sequence
+
+from fairlead.base.clock import Clock
+from fairlead.base.files import make_directory, write_durably
+from fairlead.base.ids import new_id
+from fairlead.config.paths import Paths
+from fairlead.config.schema import Config
+from fairlead.queue.admit import claimed_path
+from fairlead.queue.operations import Submitted, check_submission
+from fairlead.queue.taskfile import Parsed
+
+
+class Spooling:
+    """Lays task files where intake finds them, without a store."""
+
+    def __init__(self, paths: Paths, config: Config, clock: Clock, owner: str) -> None:
+        self.paths = paths
+        self.config = config
+        self.clock = clock
+        self.owner = owner
+
+    def check(self, name: str, data: bytes) -> Parsed:
+        """Read the file as intake would; raises with all that is wrong."""
+        return check_submission(name, data, self.owner, self.config, self.clock.wall_ms())
+
+    def submit(self, files: Sequence[tuple[str, bytes]]) -> list[Submitted]:
+        """Lay all files into the spool, durably; wrong ones are refused before anything is."""
+        notes = [tuple(self.check(name, data).notes) for name, data in files]
+        make_directory(self.paths.intake)
+        return [self._lay(os.path.basename(name), data, more) for (name, data), more in zip(files, notes, strict=True)]
+
+    def _lay(self, name: str, data: bytes, notes: tuple[str, ...]) -> Submitted:
+        task_id = new_id(self.clock.wall_ms())
+        write_durably(claimed_path(self.paths, task_id, name), data)
+        return Submitted(id=task_id, name=name, spooled=True, notes=notes)
