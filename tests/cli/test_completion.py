@@ -2,13 +2,13 @@
 
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 from tests.cli.running import Run
 from tests.support.instance import FAIRLEAD
+from tests.support.packages import need
 
 from fairlead.cli.commands import COMMANDS
 
@@ -34,9 +34,8 @@ class Shells:
         return path
 
     def __call__(self, name: str, *words: str) -> list[str]:
-        """The lines that a shell prints; skips where there is no such shell."""
-        if shutil.which(name) is None:
-            pytest.skip(f"there is no {name} here; Debian has it as package {name}")
+        """The lines that a shell prints."""
+        need(name)
         path = f"{self._bin}:{os.environ['PATH']}"
         env = self.home.environ | {"PATH": path, "HOME": str(self.home.work), "TERM": "dumb"}
         done = subprocess.run(

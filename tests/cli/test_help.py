@@ -112,12 +112,3 @@ def test_pages_name_only_commands_that_exist(page: Path) -> None:
         known = {option for made in parsers(name) for action in made._actions for option in action.option_strings}
         own = rest[: rest.index("--")] if "--" in rest else rest
         assert {word for word in own if re.fullmatch("--[a-z-]+", word)} <= known, words
-
-
-def test_the_list_in_the_readme_is_the_table() -> None:
-    """If the README lists commands in a table, it lists them all."""
-    rows = re.findall(
-        r"^\| `(?:fairlead )?([a-z]+)[ `]", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE
-    )
-    listed = set(rows) & set(COMMANDS)
-    assert not listed or listed == set(COMMANDS)

@@ -361,4 +361,4 @@ def test_many_submitters_at_once_never_collide(run: Run) -> None:
     for one in several:
         one.__exit__(None, None, None)
     assert len(ids) == 8
-    assert all(task.status is Status.QUEUED for task in run.home.tasks())
+    assert {task.id: task.status for task in run.home.tasks()} == dict.fromkeys(ids, Status.QUEUED)

@@ -3,7 +3,6 @@
 import os
 from pathlib import Path
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,11 +12,9 @@ from fairlead.base.identity import ProcessId
 from fairlead.conductor.meta import (
     CorruptMetaError,
     Heartbeat,
-    Meta,
     MissingMetaError,
     Supervisor,
     read_meta,
-    shown,
     write_meta,
 )
 from fairlead.queue.states import Status
@@ -84,12 +81,3 @@ def test_what_is_no_file_is_refused(tmp_path: Path, kind: str) -> None:
     put(kind, str(tmp_path / "meta.json"))
     with pytest.raises(CorruptMetaError):
         read_meta(str(tmp_path))
-
-
-def test_people_see_times(place: Place) -> None:
-    """For people, milliseconds become a date, and what has not happened stays nothing."""
-    meta = place.meta()
-    meta.claimed_at = 0
-    data = shown(meta)
-    assert (data["claimed_at"], data["started_at"]) == ("1970-01-01T00:00:00.000+00:00", None)
-    assert set(data) == {field.encode_name for field in msgspec.structs.fields(Meta)}

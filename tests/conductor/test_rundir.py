@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.conductor.runs import ROOT, Place, shell, text
+from tests.support.packages import need
 
 from fairlead.conductor import rundir
 from fairlead.conductor.liveness import Void, void
@@ -88,6 +89,7 @@ def test_an_announced_run_is_durable(tmp_path: Path) -> None:
 def synced(code: str, trace: Path) -> list[str]:
     """The files and directories that a program syncs, in order."""
     command = ("strace", "-f", "-y", "-e", "trace=fsync,fdatasync,sync,syncfs", "-o", str(trace))
+    need("strace")
     try:
         subprocess.run([*command, "true"], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError) as error:

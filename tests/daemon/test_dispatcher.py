@@ -4,13 +4,16 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.instance import NO_POLLS, Home
 from tests.support.patience import eventually, stays
 
 from fairlead.base.clock import iso
+from fairlead.conductor import rundir
 from fairlead.daemon import dispatcher as module
+from fairlead.queue.lockfiles import LockFiles
 from fairlead.queue.states import Status
 from fairlead.queue.task import Changes
 
@@ -92,6 +95,40 @@ def test_locked_users_are_passed_over(home: Home) -> None:
     instance.locks.release("ann", lock.lock_id)
     dispatcher.run_once()
     assert statuses(home, ann) == [Status.CLAIMED]
+
+
+def test_the_users_lock_is_the_first_to_be_taken_and_the_last_to_be_freed(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is held and shown when the run directory is made and until its end is written; each run has one lock."""
+    seen: list[tuple[str, list[str | None]]] = []
+
+    def look(what: str) -> None:
+        shown = [name.removeprefix("user_") for name in os.listdir(home.paths.locks) if name.endswith(".lock")]
+        held = [lock.user for lock in home.store.locks()]
+        assert sorted(name.removesuffix(".lock") for name in shown) == sorted(map(str, held))
+        seen.append((what, held))
+
+    make, drop = rundir.create, LockFiles.drop
+
+    def before_it_is_made(run_dir: str, *words: Any) -> None:  # noqa: ANN401 - handed on as they are
+        look("made")
+        make(run_dir, *words)
+
+    monkeypatch.setattr(rundir, "create", before_it_is_made)
+    watched = home.submit(user="ann")
+
+    def before_it_goes(files: LockFiles, user: str | None, lock_id: str) -> None:
+        assert home.meta(watched).ended
+        look("freed")
+        drop(files, user, lock_id)
+
+    dispatcher, watchdog = home.dispatcher(), home.watchdog()
+    dispatcher.run_once()
+    monkeypatch.setattr(LockFiles, "drop", before_it_goes)
+    home.play(lambda: home.is_over(watched), None, watchdog)
+    assert seen == [("made", ["ann"]), ("freed", ["ann"])]
+    assert home.store.locks() == []
 
 
 def test_a_foreign_lock_file_keeps_a_user_away(home: Home) -> None:

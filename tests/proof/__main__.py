@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Iterable
 
 from tests.proof import cuts, kills
-from tests.proof.evidence import Evidence
-from tests.proof.judge import Charge, Objection
+from tests.proof.evidence import Evidence, Kind
+from tests.proof.judge import Charge, Objection, lost_without_a_start
 from tests.proof.waiting import boottime
 
 #: More objections than this of one kind are counted, not shown.
@@ -74,6 +74,7 @@ def kills_table(outcome: kills.Outcome) -> list[str]:
         _row("", by_role),
         _row("services started", outcome.service_starts),
         _row("submits refused", len(outcome.refusals)),
+        *_requests(outcome.evidence),
         *_tasks(outcome.evidence),
         _row("queue emptied", f"after {outcome.draining:.0f} s" if outcome.drained else "no"),
         *_charges(outcome.objections),
@@ -102,11 +103,26 @@ def cuts_table(outcome: cuts.Outcome) -> list[str]:
         _row("cuts", f"{outcome.cuts.total()} in {outcome.cutting:.0f} s ({how})"),
         _row("without syncs", control + (": THE PROOF IS BLIND" if outcome.blind else "")),
         _row("gone after a cut", len(outcome.gone)),
+        _row("lost before their agent spoke", _unnoted(outcome)),
         *_tasks(outcome.evidence),
         _row("queue emptied", f"after {outcome.draining:.0f} s"),
         *_charges(outcome.objections),
         _row("", "STANDS" if outcome.passed else "DOES NOT STAND"),
     ]
+
+
+def _unnoted(outcome: cuts.Outcome) -> str:
+    found, most = len(lost_without_a_start(outcome.evidence)), outcome.settings.slots * outcome.cuts.total()
+    return f"{found}, of at most {most}: {outcome.settings.slots} at each cut"
+
+
+def _requests(evidence: Evidence) -> Iterable[str]:
+    for kind in Kind:
+        made = [request for request in evidence.requests if request.kind is kind]
+        heard = [request for request in made if request.said]
+        at_once = sum(request.said == "cancelled" for request in heard)
+        how = f": {at_once} waited, {len(heard) - at_once} ran" if kind is Kind.CANCEL else ""
+        yield _row(f"asked to {kind}", f"{len(made)}, {len(heard)} acknowledged{how}")
 
 
 def _tasks(evidence: Evidence) -> Iterable[str]:

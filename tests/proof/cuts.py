@@ -196,7 +196,7 @@ class Cutting:
 
     def gather(self) -> Evidence:
         """Put the evidence together."""
-        found, home = Evidence(cuts=self.cuts), self.instance.home
+        found, home = Evidence(cuts=self.cuts, slots=self.settings.slots), self.instance.home
         files.add_notes(found, self.witness)
         found.entered = self.entrance.entered
         found.records = list(files.archived(home))

@@ -1,9 +1,13 @@
 """The evidence: what was entered, what the agents noted, what the product left in its files, whom we killed."""
 
+import glob
 import json
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 
@@ -59,6 +63,28 @@ class End:
     code: int
 
 
+class Kind(StrEnum):
+    """What a person may ask for after a task was entered."""
+
+    CANCEL = "cancel"
+    RETRY = "retry"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """Somebody's wish to cancel a task or to run it again; times are nanoseconds of CLOCK_BOOTTIME."""
+
+    kind: Kind
+    name: str
+    #: The command was started, and had ended: what it did, it did in between.
+    asked: int
+    answered: int
+    #: The status in the product's answer; empty: there was none, and it may have been done or not.
+    said: str = ""
+    #: The attempt that was archived, or active, before the command was started.
+    attempt: int = 0
+
+
 @dataclass(frozen=True, kw_only=True)
 class Record:
     """What the product's archive says of a task."""
@@ -68,6 +94,8 @@ class Record:
     status: str
     attempt: int = 1
     reason: str = ""
+    #: When its last attempt began by the product's own word, in nanoseconds of CLOCK_BOOTTIME.
+    began: int | None = None
 
 
 @dataclass(kw_only=True)
@@ -83,6 +111,12 @@ class Evidence:
     #: Who supervised which attempt, by the product's run directories.
     supervisors: dict[Run, Process] = field(default_factory=dict)
     killed: set[Process] = field(default_factory=set)
+    #: When each of them was killed.
+    killed_at: dict[Process, int] = field(default_factory=dict)
+    #: What was asked for, but for what the product refused.
+    requests: list[Request] = field(default_factory=list)
+    #: How many tasks may run at once.
+    slots: int = 0
     #: When the last process after a power cut was dead, in nanoseconds of CLOCK_BOOTTIME.
     cuts: list[int] = field(default_factory=list)
     #: Tasks whose files were still waiting when nothing moved any more.
@@ -146,6 +180,38 @@ def archived(home: str) -> Iterator[Record]:
             yield _record(path)
 
 
+def archived_at(path: str) -> Record | None:
+    """One record, if it is still there and whole."""
+    record = _record(path)
+    return record if record.name else None
+
+
+def archive_paths(home: str) -> list[str]:
+    """Where the records are, without reading them."""
+    return [path for path in _files(os.path.join(home, "archive")) if path.endswith(".json")]
+
+
+def live_tasks(home: str) -> dict[str, str]:
+    """The judge's name of every accepted task that is not archived, by the product's id."""
+    paths = _files(os.path.join(home, "accepted"))
+    found = {os.path.basename(path).partition(".")[0]: names_in_file(path) for path in paths}
+    return {task_id: name for task_id, names in found.items() for name in names}
+
+
+def active_runs(home: str) -> list[Run]:
+    """The attempts that have a run directory among the living."""
+    names = (name for place in glob.glob(os.path.join(home, "conductor", "*", "active")) for name in _names(place))
+    parts = (name.rpartition(".") for name in names)
+    return [Run(task, int(number)) for task, _, number in parts if number.isdigit()]
+
+
+def _names(place: str) -> list[str]:
+    try:
+        return os.listdir(place)
+    except FileNotFoundError:
+        return []
+
+
 def count_archived(home: str) -> int:
     """How many records there are, without reading them."""
     return sum(path.endswith(".json") for path in _files(os.path.join(home, "archive")))
@@ -161,7 +227,16 @@ def _record(path: str) -> Record:
         status=data["status"],
         attempt=data["attempt"],
         reason=data.get("reason") or "",
+        began=_boot_ns(data.get("started_at")),
     )
+
+
+def _boot_ns(moment: str | None) -> int | None:
+    """A moment of the wall clock by the clock that never jumps, as they stand to each other now."""
+    if moment is None:
+        return None
+    ago = time.time_ns() - int(datetime.fromisoformat(moment).timestamp() * 1e9)
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) - ago
 
 
 def name_in(task: dict[str, Any]) -> str:

@@ -49,7 +49,7 @@ class Instance:
         os.makedirs(self.home, exist_ok=True)
         settings = {
             "slots": {"max": slots},
-            "limits": {"timeout": 120, "grace": 1, "start_attempts": 20},
+            "limits": {"timeout": 120, "grace": 1},
             "intervals": {"poll": 2, "watch": 1, "heartbeat": 1, "settle": 0.5, "start_grace": 3},
             "projects": {name: {"path": self.home} for name in PROJECTS},
         }

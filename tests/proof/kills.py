@@ -14,6 +14,7 @@ from tests.proof.judge import Objection, judge
 from tests.proof.load import Entrance, Tasks
 from tests.proof.plan import Step, plan
 from tests.proof.processes import Family, Role, Seen, belonging_to, describe, kill
+from tests.proof.requests import Requests, nothing_waits_or_runs
 from tests.proof.waiting import boottime, wait_for
 
 #: Between two looks around.
@@ -72,11 +73,13 @@ class Killing:
             os.makedirs(os.path.join(self.witness, name))
         self.instance = Instance(os.path.join(directory, "home"), os.path.join(directory, "logs"))
         self.entrance = Entrance(self.instance, self.witness, os.path.join(self.witness, "files"))
+        self.requests = Requests(self.instance, settings.seed)
         self.tasks = Tasks(settings.seed, settings.users)
         self._next = self.tasks.next()
         self.family = Family()
         self.steps = plan(settings.seed, settings.pause)
-        self.killed: dict[Process, Role] = {}
+        #: Whom we killed, and when.
+        self.killed: dict[Process, int] = {}
         self.outcome = Outcome(settings)
         self._archived, self._counted = 0, 0.0
         self._told = boottime()
@@ -106,6 +109,7 @@ class Killing:
         for role, pid in self.instance.keep_alive():
             self.family.add(pid, role)
         self.entrance.collect()
+        self.requests.collect()
         self.family.look()
 
     def _kill_all_planned(self, deadline: float) -> None:
@@ -134,7 +138,7 @@ class Killing:
 
     def _kill(self, victim: Seen, down: float) -> None:
         # Noted before it is done: a process that dies by itself in between has not been excused for anything.
-        self.killed[victim.process] = victim.role
+        self.killed[victim.process] = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         if kill(victim.process):
             self.outcome.killed[victim.role] += 1
             self.instance.down[victim.role] = boottime() + down
@@ -147,6 +151,8 @@ class Killing:
         while True:
             self.tick()
             self._enter_more()
+            if (pid := self.requests.ask()) is not None:
+                self.family.add(pid, Role.SUBMITTER)
             self._tell()
             if condition() or boottime() >= deadline:
                 return
@@ -192,7 +198,8 @@ class Killing:
             names = {record.name for record in files.archived(self.instance.home)}
             if len(names) != archived:
                 archived, moved = len(names), boottime()
-            if not self.entrance.submitters and not self._missing(names) and self._is_quiet():
+            asked = bool(self.entrance.submitters) or self.requests.busy
+            if not asked and not self._missing(names) and self._is_quiet():
                 self.outcome.drained = True
                 return
             self._tell()
@@ -205,7 +212,8 @@ class Killing:
     def _is_quiet(self) -> bool:
         """Nothing runs, and nothing waits: not even what was entered and never acknowledged."""
         busy = self.family.living(Role.SUPERVISOR) or self.family.living(Role.AGENT)
-        return not busy and not files.names_in_files(self.instance.home, "accepted", "spool")
+        waiting = busy or files.names_in_files(self.instance.home, "accepted", "spool")
+        return not waiting and nothing_waits_or_runs(self.instance)
 
     def _gather(self) -> None:
         """Put the evidence together, after everything has ended."""
@@ -215,7 +223,8 @@ class Killing:
         found.records = list(files.archived(home))
         found.waiting = files.names_in_files(home, "accepted", "spool")
         found.supervisors = files.supervisors(home)
-        found.killed = set(self.killed)
+        found.killed, found.killed_at = set(self.killed), self.killed
+        found.requests = self.requests.made
         found.rejected = files.rejected(home)
         found.crashes = self.instance.crashes
         wait_for(lambda: not belonging_to(home), 5.0)

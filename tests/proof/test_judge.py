@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.proof.evidence import End, Entered, Evidence, Process, Record, Run, Start
-from tests.proof.judge import RECORDING, Charge, judge
+from tests.proof.evidence import End, Entered, Evidence, Kind, Process, Record, Request, Run, Start
+from tests.proof.judge import RECORDING, STARTING, Charge, judge, lost_without_a_start
 
 SUPERVISOR = Process(500, 5000)
 SECOND = 10**9
@@ -206,9 +206,182 @@ def test_a_power_cut_excuses_what_ran_then() -> None:
     assert judge(evidence) == []
 
 
-@pytest.mark.parametrize("status", ["queued", "claimed", "running", "cancelled"])
+# ---------------------------------------------------------------------- power cuts that nobody could witness
+
+
+def unnoted(count: int, *, began: int | None = SECOND) -> Evidence:
+    """Tasks that are called lost by a cut at two seconds, and whose agents never spoke."""
+    names = [f"a{number}" for number in range(count)]
+    return Evidence(
+        entered={name: Entered(name=name, user=name, acknowledged=True) for name in names},
+        records=[replace(record(name, "lost", reason="reboot"), began=began) for name in names],
+        cuts=[2 * SECOND, 2 * STARTING],
+        slots=2,
+    )
+
+
+def test_a_cut_excuses_as_many_unseen_losses_as_there_are_slots() -> None:
+    """So many can have been between the beginning of their run and their agent's first word; they are counted."""
+    assert judge(unnoted(2)) == []
+    assert len(lost_without_a_start(unnoted(2))) == 2
+    assert charges(unnoted(3)) == {Charge.UNNOTED}
+
+
+def test_unseen_losses_whose_time_is_unknown_are_bounded_by_all_cuts() -> None:
+    """Without the product's word on when it began, two cuts with two slots excuse four."""
+    assert judge(unnoted(4, began=None)) == []
+    assert charges(unnoted(5, began=None)) == {Charge.UNNOTED}
+
+
+def test_an_unseen_loss_long_before_the_cut_is_needless() -> None:
+    """An agent that had the time to speak did so, or was never started."""
+    evidence = unnoted(1)
+    evidence.cuts = [SECOND + STARTING + 1]
+    assert charges(evidence) == {Charge.NEEDLESS}
+    evidence.cuts = [SECOND - 1]
+    assert charges(evidence) == {Charge.NEEDLESS}
+
+
+def test_a_loss_with_a_start_is_not_counted_among_the_unseen() -> None:
+    """Nor is one whose supervisor was killed by us."""
+    evidence = unnoted(2)
+    evidence.starts = [replace(start("a0"), user="a0")]
+    evidence.killed, evidence.supervisors = {SUPERVISOR}, {Run("id-a1", 1): SUPERVISOR}
+    assert lost_without_a_start(evidence) == []
+    assert judge(evidence) == []
+
+
+# ---------------------------------------------------------------------- cancels and retries
+
+
+def ask(kind: Kind, said: str, *, at: int, attempt: int = 1) -> Request:
+    """A request that took a millisecond."""
+    return Request(kind=kind, name="a", asked=at, answered=at + SECOND // 1000, said=said, attempt=attempt)
+
+
+def cancelled(said: str, *, at: int) -> Evidence:
+    """A task that was started at one second, and is archived as cancelled."""
+    evidence = honest()
+    evidence.ends = []
+    evidence.records = [record("a", "cancelled")]
+    evidence.requests = [ask(Kind.CANCEL, said, at=at)]
+    return evidence
+
+
+@pytest.mark.parametrize("said", ["running", ""])
+def test_a_cancel_may_cancel(said: str) -> None:
+    """Whether it was acknowledged or its command was killed on the way."""
+    assert judge(cancelled(said, at=2 * SECOND)) == []
+
+
+def test_a_cancel_that_nobody_asked_for_is_seen() -> None:
+    """Nor does a cancel from before an acknowledged retry count."""
+    evidence = cancelled("running", at=2 * SECOND)
+    evidence.requests = []
+    assert charges(evidence) == {Charge.UNASKED}
+    evidence = cancelled("running", at=2 * SECOND)
+    evidence.requests.append(ask(Kind.RETRY, "queued", at=3 * SECOND))
+    evidence.records = [record("a", "cancelled", attempt=2)]
+    assert charges(evidence) == {Charge.UNASKED}
+
+
+def test_a_waiting_task_that_starts_after_its_cancel_is_seen() -> None:
+    """It was told to be cancelled, and no attempt was on its way."""
+    assert charges(cancelled("cancelled", at=SECOND // 2)) == {Charge.CANCELLED_RAN}
+
+
+def test_an_attempt_that_was_on_its_way_may_start_after_the_cancel() -> None:
+    """One that was claimed; a second one may not."""
+    evidence = cancelled("claimed", at=SECOND // 2)
+    assert judge(evidence) == []
+    evidence.entered["a"] = replace(evidence.entered["a"], idempotent=True)
+    evidence.starts.append(start("a", at=3 * SECOND, pid=101, attempt=2))
+    evidence.killed, evidence.killed_at = {SUPERVISOR}, {SUPERVISOR: 2 * SECOND}
+    assert charges(evidence) == {Charge.CANCELLED_RAN}
+
+
+@pytest.mark.parametrize(("killed", "seen"), [(3, True), (1, False)])
+def test_a_cancelled_run_that_was_lost_is_not_run_again(killed: int, *, seen: bool) -> None:
+    """Not even an idempotent one, if its supervisor was killed after the cancel; before it, the cancel met the next."""
+    evidence = rerun(idempotent=True, killed=True)
+    evidence.starts = [evidence.starts[0], replace(evidence.starts[1], at=5 * SECOND)]
+    evidence.ends = []
+    evidence.records = [record("a", "cancelled", attempt=2)]
+    evidence.requests = [ask(Kind.CANCEL, "running", at=2 * SECOND)]
+    evidence.killed_at = {SUPERVISOR: killed * SECOND}
+    assert charges(evidence) == ({Charge.CANCELLED_RAN} if seen else set())
+
+
+def retried(said: str) -> Evidence:
+    """A task that failed, was retried at three seconds, and completed."""
+    evidence = rerun(idempotent=False, killed=False)
+    evidence.starts[1] = replace(evidence.starts[1], at=4 * SECOND)
+    evidence.ends = [end("a", code=3), end("a", at=5 * SECOND, pid=101)]
+    evidence.requests = [ask(Kind.RETRY, said, at=3 * SECOND)]
+    return evidence
+
+
+@pytest.mark.parametrize("said", ["queued", ""])
+def test_a_retry_is_worth_one_start(said: str) -> None:
+    """Acknowledged or not; a third start needs another one."""
+    evidence = retried(said)
+    assert judge(evidence) == []
+    evidence.starts.append(start("a", at=6 * SECOND, pid=102, attempt=3))
+    evidence.ends.append(end("a", at=7 * SECOND, pid=102))
+    evidence.records = [record("a", attempt=3)]
+    assert charges(evidence) == {Charge.RUN_TWICE}
+
+
+def test_an_attempt_that_starts_twice_is_seen() -> None:
+    """However many retries there were: each attempt runs at most once."""
+    evidence = retried("queued")
+    evidence.requests.append(ask(Kind.RETRY, "queued", at=3 * SECOND))
+    evidence.starts[1] = replace(evidence.starts[1], run=Run("id-a", 1))
+    evidence.records = [record("a", attempt=2)]
+    assert Charge.RUN_TWICE in charges(evidence)
+
+
+def test_a_retry_after_a_cancel_may_start() -> None:
+    """What was cancelled while it waited starts once somebody asks for that; not before."""
+    evidence = honest()
+    evidence.requests = [
+        ask(Kind.CANCEL, "cancelled", at=SECOND // 4),
+        ask(Kind.RETRY, "queued", at=SECOND // 2, attempt=0),
+    ]
+    assert judge(evidence) == []
+    evidence.requests[1] = ask(Kind.RETRY, "queued", at=3 * SECOND, attempt=0)
+    assert charges(evidence) == {Charge.CANCELLED_RAN}
+
+
+def test_a_forgotten_retry_is_seen() -> None:
+    """It was acknowledged, and there is no other attempt; a cancel that came later explains that."""
+    evidence = honest()
+    evidence.ends = [end("a", code=3)]
+    evidence.records = [record("a", "failed")]
+    evidence.requests = [ask(Kind.RETRY, "queued", at=3 * SECOND)]
+    assert charges(evidence) == {Charge.FORGOTTEN}
+    evidence.requests.append(ask(Kind.CANCEL, "cancelled", at=4 * SECOND))
+    evidence.records = [record("a", "cancelled")]
+    assert judge(evidence) == []
+    evidence.requests = [ask(Kind.RETRY, "", at=3 * SECOND)]
+    evidence.records = [record("a", "failed")]
+    assert judge(evidence) == []
+
+
+def test_a_forgotten_cancel_is_seen() -> None:
+    """It was told to be cancelled, and is not; a retry that came later explains that."""
+    evidence = honest()
+    evidence.starts, evidence.ends, evidence.records = [], [], [record("a", "lost")]
+    evidence.killed, evidence.supervisors = {SUPERVISOR}, {Run("id-a", 1): SUPERVISOR}
+    evidence.requests = [ask(Kind.CANCEL, "cancelled", at=SECOND)]
+    assert charges(evidence) == {Charge.FORGOTTEN}
+    evidence.requests.append(ask(Kind.RETRY, "queued", at=2 * SECOND, attempt=0))
+    assert judge(evidence) == []
+
+
+@pytest.mark.parametrize("status", ["queued", "claimed", "running"])
 def test_a_status_that_cannot_be_is_seen(status: str) -> None:
-    """When the judge looks, everything has ended, and nobody has cancelled anything."""
+    """When the judge looks, everything has ended."""
     evidence = honest()
     evidence.records = [record("a", status)]
     assert charges(evidence) == {Charge.UNFINISHED}

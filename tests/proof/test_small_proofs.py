@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from tests.proof import cuts, kills, nosync
+from tests.proof.evidence import Kind
 
 
 def _quiet(_: str) -> None:
@@ -13,12 +14,13 @@ def _quiet(_: str) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_random_kills_lose_nothing(tmp_path: Path) -> None:
-    """After 25 kills among all processes no task is lost, run twice, or run beside another of its user."""
+    """After 25 kills, cancels and retries no task is lost, run twice, or run beside another of its user."""
     settings = kills.Settings(kills=25, users=6, slots=4, minutes=2.0, seed=25, pause=0.15, patience=20.0)
     outcome = kills.prove_kills(str(tmp_path / "proof"), settings, _quiet)
     assert [str(objection) for objection in outcome.objections] == []
     assert outcome.killed.total() == 25
     assert len(outcome.evidence.starts) > 5
+    assert {request.kind for request in outcome.evidence.requests if request.said} == set(Kind)
 
 
 @pytest.mark.slow

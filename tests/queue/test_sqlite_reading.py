@@ -86,6 +86,19 @@ def test_hot_statements_use_the_small_index(path: str, name: str, index: str) ->
     assert index in _plan(store, statement, values)
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["LOCK_BY_NAME", "LOCK_BY_ID", "PAST_LOCK", "IS_FREE", "REMEMBER_LOCK", "FREE_LOCK", "RENEW_LOCK"],
+)
+def test_a_lock_is_found_however_many_there_are(path: str, name: str) -> None:
+    """Taking, asking for, renewing and freeing a lock walks through no table: neither users nor tasks make it slow."""
+    statement: str = getattr(sql, name)
+    keys = ("user", "serialized", "lock_id", "now", "why", "evidence", "expires_at")
+    plan = _plan(open_store(path), statement, ("x",) * statement.count("?") or dict.fromkeys(keys, "1"))
+    assert "SEARCH" in plan
+    assert "SCAN" not in plan.replace("SCAN CONSTANT ROW", "")
+
+
 def test_a_tail_is_looked_for_in_the_index_of_ids(path: str) -> None:
     """Looking for an id by its tail reads ids alone, never the tasks."""
     plan = _plan(open_store(path), sql.FIND_BY_TAIL, {"part": "x"})

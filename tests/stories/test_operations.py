@@ -10,7 +10,6 @@ from tests.support.crashing import crash
 from tests.support.instance import Home
 
 from fairlead.base.errors import RefusedError, UsageError
-from fairlead.queue import operations as module
 from fairlead.queue.accepted import Accepted
 from fairlead.queue.admit import Claimed
 from fairlead.queue.archive import Archive
@@ -262,7 +261,6 @@ def test_tasks_are_found_by_a_part_of_their_id(home: Home) -> None:
         find_task(home.store, archive, ids[0][:9])
     with pytest.raises(NoSuchTaskError):
         find_task(home.store, archive, "nobody")
-    assert module.SCOPES
 
 
 # ---------------------------------------------------------------------- records

@@ -444,7 +444,7 @@ def test_tokens_only_grow_over_a_rebuild(home: Home) -> None:
     lock = home.store.acquire("user:zoe", task_id="x", holder=home.store.locks()[0].holder, now=1, lease=1.0)
     assert lock is not None
     assert lock.token > before + module.TOKEN_GAP - 1
-    assert rundir.all_active(home.paths.conductor)
+    assert list(rundir.all_active(home.paths.conductor)) == [home.run_dir(home.task(task))]
 
 
 def test_a_file_that_was_not_moved_on_tells_of_its_task(home: Home) -> None:

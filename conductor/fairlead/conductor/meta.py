@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from fairlead.base.clock import iso
 from fairlead.base.errors import FairleadError
 from fairlead.base.files import opened, read_plain, write_atomically
 from fairlead.base.identity import ProcessId
@@ -93,7 +92,6 @@ class Meta(Struct, kw_only=True):
 _decode = msgspec.json.Decoder(Meta).decode
 #: Of two values of the same length the one that is written first; what may come before it holds no quotes.
 _HELD, _RELEASED = re.compile(rb'"lock_released": ?(false)'), b"true "
-_TIMES = ("claimed_at", "started_at", "finished_at")
 
 
 def read_meta(run_dir: str) -> Meta:
@@ -135,9 +133,3 @@ def note_release(run_dir: str) -> None:
     with opened(os.path.join(run_dir, NAME), os.O_RDWR | os.O_NOFOLLOW) as fd:
         if held := _HELD.search(os.pread(fd, _READABLE, 0)):
             os.pwrite(fd, _RELEASED, held.start(1))
-
-
-def shown(meta: Meta) -> dict[str, Any]:
-    """The meta data for people: times as text."""
-    data: dict[str, Any] = msgspec.to_builtins(meta)
-    return data | {name: iso(data[name]) for name in _TIMES}

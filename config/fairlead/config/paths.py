@@ -8,8 +8,6 @@ from collections.abc import Mapping
 
 from fairlead.base.errors import UsageError
 
-SYSTEM_CONFIG = "/etc/fairlead/config.yaml"
-
 
 class Paths:
     """The directories and files of one instance."""
