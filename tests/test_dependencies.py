@@ -10,8 +10,6 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 DECISIONS = (ROOT / "docs" / "decisions.md").read_text()
 #: The module of a package that is not called as its package is.
 MODULES = {"python-daemon": "daemon", "PyYAML": "yaml"}
-#: Asked for and not used yet; docs/decisions.md says so.
-NOT_YET = {"psutil"}
 
 
 def _names(wanted: list[str]) -> set[str]:
@@ -33,7 +31,7 @@ def _imported() -> set[str]:
 def test_every_package_is_used() -> None:
     """What is installed with Fairlead is imported by it."""
     packages = _names(PROJECT["dependencies"])
-    assert {name for name in packages if MODULES.get(name, name) not in _imported()} == NOT_YET
+    assert {name for name in packages if MODULES.get(name, name) not in _imported()} == set()
 
 
 def test_every_package_has_its_reason() -> None:

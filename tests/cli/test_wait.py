@@ -88,7 +88,7 @@ def test_a_lost_task_that_is_run_again_has_not_ended(run: Run, tmp_path: Path) -
 
 def test_a_lost_task_that_is_not_run_again_has_ended(run: Run) -> None:
     """One that may not be run twice, or was lost too often, is over when it is lost."""
-    run.home.configure(limits={"start_attempts": 1})
+    run.home.configure(limits={"reruns": 0})
     for idempotent in (False, True):
         task_id = run.home.submit("sleep 60", idempotent=idempotent)
         dispatcher, watchdog = run.home.dispatcher(), run.home.watchdog()

@@ -145,6 +145,22 @@ def test_a_foreign_lock_file_keeps_a_user_away(home: Home) -> None:
     assert statuses(home, ann) == [Status.CLAIMED]
 
 
+def test_nobody_saves_up_behind_a_foreign_lock_file(home: Home) -> None:
+    """Whoever was kept out comes back at the level of those who went on meanwhile."""
+    dispatcher, watchdog = home.dispatcher(), home.watchdog()
+    lock = Path(home.paths.locks, "user_bob.lock")
+    lock.touch()
+    ids = [home.submit(user="ann"), home.submit(user="ann"), home.submit(user="bob")]
+    home.play(lambda: home.is_over(ids[0]), dispatcher, watchdog)
+    home.store.db.run("UPDATE users SET standing = standing + 1000 WHERE name = 'ann'")
+    home.operations().pause("all", by="eve")
+    home.submit(user="ann")
+    lock.unlink()
+    dispatcher.run_once()
+    standings: dict[str, float] = dict(home.store.db.rows("SELECT name, standing FROM users"))
+    assert standings["bob"] == pytest.approx(standings["ann"], abs=1.0)
+
+
 def test_the_removal_of_a_foreign_lock_file_wakes_the_daemon(home: Home) -> None:
     """Although nobody rings and the poll comes in an hour, the task starts when the file goes."""
     home.configure(**NO_POLLS)

@@ -73,7 +73,7 @@ def test_a_list_of_everything_begins_at_the_newest(path: str) -> None:
         ("FORGETTABLE", "tasks_archived"),
         ("FORGET_OLD_EVENTS", "events_of_nobody"),
         ("FIND", "sqlite_autoindex_tasks_1"),
-        ("PENDING_BY_RANK", "tasks_heads"),
+        ("PENDING_BY_RANK", "tasks_unusual"),
     ],
 )
 def test_hot_statements_use_the_small_index(path: str, name: str, index: str) -> None:

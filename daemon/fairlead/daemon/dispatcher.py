@@ -98,6 +98,8 @@ class Dispatcher:
         self._unstarted: list[Claim] = []
         #: Nothing is started before then, by the clock that does not jump: it has just gone wrong for all.
         self._start_after = 0.0
+        #: Users whose lock file was somebody else's at the last look.
+        self._kept_out: set[str] = set()
         self._shown: bytes = b""
         self._shown_at = -math.inf
         self._host, self._boot = host(), boot_id()
@@ -242,8 +244,15 @@ class Dispatcher:
     def _start_rounds(self) -> bool:
         """Claim and start, round after round; True if there may be more."""
         out = self.instance.locks.foreign()
+        self._let_back(self._kept_out - out)
+        self._kept_out = set(out)
         more = self._fill_slots(out)
         return self.spool.watch_locks(wanted=bool(out)) or more
+
+    def _let_back(self, users: set[str]) -> None:
+        """Whoever was kept out by a lock file takes part again, and has saved nothing up meanwhile."""
+        for user in users:
+            self.store.come_back(user, self.clock.wall_ms())
 
     def _fill_slots(self, out: set[str]) -> bool:
         """Start whoever is next and not left out; True if there may be more. Who cannot be started is left out too."""

@@ -146,6 +146,8 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE INDEX tasks_heads ON tasks (user, project, rank, place) WHERE status = 'queued' AND due = 1;
     DROP INDEX tasks_express;
     CREATE INDEX tasks_express ON tasks (place) WHERE status = 'queued' AND due = 1 AND express = 1;
+    -- For `status`, which counts these; the usual ones are what is left.
+    CREATE INDEX tasks_unusual ON tasks (rank) WHERE status = 'queued' AND rank <> 2;
     """,
 )
 VERSION = len(MIGRATIONS)

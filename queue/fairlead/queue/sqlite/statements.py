@@ -332,18 +332,8 @@ ACTIVE_BY_USER = f"SELECT user, count(*) FROM {_ACTIVE} GROUP BY user"  # noqa: 
 ACTIVE_BY_PROJECT = f"SELECT project, count(*) FROM {_ACTIVE} GROUP BY project"  # noqa: S608
 PENDING_TOTAL = "SELECT coalesce(sum(pending), 0), coalesce(sum(ready), 0) FROM users"
 #: All priorities but the usual one, whose tasks are what is left of the total: a million of them need not be counted.
-#: Lane by lane, which is four times as fast as grouping.
 PENDING_BY_RANK = """
-SELECT rank, sum(count) FROM (
-    SELECT r.value AS rank,
-        (SELECT count(*) FROM tasks t INDEXED BY tasks_heads
-            WHERE t.user = l.user AND t.project = l.project AND t.rank = r.value AND t.status = 'queued' AND t.due = 1
-        ) AS count
-    FROM lanes l, json_each('[0, 1, 3]') r WHERE l.ready > 0
-    UNION ALL
-    SELECT rank, count(*) FROM tasks INDEXED BY tasks_not_due
-    WHERE status = 'queued' AND due = 0 AND rank <> 2 GROUP BY rank
-) GROUP BY rank
+SELECT rank, count(*) FROM tasks INDEXED BY tasks_unusual WHERE status = 'queued' AND rank <> 2 GROUP BY rank
 """
 FINISHED_BY_STATUS = """
 SELECT status, count(*) FROM tasks WHERE status IN ('completed', 'failed', 'cancelled', 'lost') GROUP BY status
