@@ -11,6 +11,7 @@ import select
 import signal
 import socket
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 
 from fairlead.base.bell import ring
@@ -29,6 +30,8 @@ class Spawner:
         self.bells = bells
         self.supervisors: set[int] = set()
         self.has_children = False
+        #: A supervisor was killed: what it had started comes to us.
+        self.may_have_orphans = False
         self.wakeup, self.wakeup_writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
     def run(self) -> None:
@@ -91,26 +94,34 @@ class Spawner:
     def reap(self) -> None:
         """Collect what has ended, then end what a dead supervisor has left.
 
-        After every end: a list of children may miss one while another of them ends, and that end brings us here again.
+        After a death this is done again with every end until nothing is found: a list of children may miss one while
+        another of them ends, and that end brings us here again.
         """
-        has_died = False
+        deaths = [status for is_supervisor, status in self._ended() if is_supervisor and status != 0]
+        if deaths or self.may_have_orphans:
+            self.may_have_orphans = self.sweep() or bool(deaths)
+        if deaths:
+            self.tell_of_death()
+
+    def _ended(self) -> Iterator[tuple[bool, int]]:
+        """Every child that has ended: whether it was a supervisor, and how it ended."""
         try:
-            while (ended := os.waitpid(-1, os.WNOHANG)) != (0, 0):
-                pid, status = ended
-                has_died = has_died or (pid in self.supervisors and status != 0)
+            while (pid_and_status := os.waitpid(-1, os.WNOHANG)) != (0, 0):
+                pid, status = pid_and_status
+                yield pid in self.supervisors, status
                 self.supervisors.discard(pid)
         except ChildProcessError:
             self.has_children = False
-        else:
-            self.sweep()
-        if has_died:
-            self.tell_of_death()
 
-    def sweep(self) -> None:
-        """End orphans of dead supervisors, with all below them. A living supervisor's orphans go to it, never to us."""
-        for orphan in tree.children_of(os.getpid()):
-            if orphan not in self.supervisors:
-                tree.send([*tree.identify([orphan]), *tree.below(orphan)], signal.SIGKILL)
+    def sweep(self) -> bool:
+        """End orphans of dead supervisors, with all below them; whether there were any.
+
+        A living supervisor's orphans go to it, never to us; one that ended well has left none.
+        """
+        orphans = [child for child in tree.children_of(os.getpid()) if child not in self.supervisors]
+        for orphan in orphans:
+            tree.send([*tree.identify([orphan]), *tree.below(orphan)], signal.SIGKILL)
+        return bool(orphans)
 
     def tell_of_death(self) -> None:
         """A supervisor that was killed can tell nobody: let the watchdog look."""
