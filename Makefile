@@ -14,13 +14,15 @@ help: ## list the targets
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "fairlead needs Python 3.11 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@echo "setting up $(VENV), once: about a minute"
 	@$(PYTHON) -m venv $(VENV) || \
 		{ echo "no venv module; on Debian and Ubuntu: apt-get install python3-venv"; rm -rf $(VENV); exit 1; }
 	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
+run: export FAIRLEAD_HOME := $(FAIRLEAD_HOME)
 run: $(STAMP) ## run daemon and watchdog in the foreground; Ctrl-C stops them
-	@FAIRLEAD_HOME='$(FAIRLEAD_HOME)' $(BIN)/fairlead up
+	@exec $(BIN)/fairlead up
 
 test: $(STAMP) ## run the tests
 	@$(BIN)/python -m pytest -n auto -q

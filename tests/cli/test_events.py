@@ -71,7 +71,7 @@ def test_following(run: Run) -> None:
 def test_a_terminal_gets_colours(run: Run) -> None:
     """Ends are painted."""
     run.played()
-    assert "\x1b[32mcompleted    \x1b[0m" in shown(run.home, "events")
+    assert "\x1b[32mcompleted       \x1b[0m" in shown(run.home, "events")
 
 
 @pytest.mark.parametrize(
@@ -83,8 +83,8 @@ def test_a_terminal_gets_colours(run: Run) -> None:
         ("claimed", {"attempt": 2}, "attempt 2"),
         ("changed", {"priority": 2, "run_at": None}, "medium priority"),
         ("changed", {"priority": 1, "run_at": 0}, "high priority not before 1970-01-01T00:00:00Z"),
-        ("retried", {"by": "ann", "after": "failed"}, "after it had failed by ann"),
-        ("retried", {"by": "ann", "after": "lost"}, "after it was lost by ann"),
+        ("retried", {"by": "ann", "after": "failed"}, "by ann after it had failed"),
+        ("retried", {"by": "ann", "after": "lost"}, "by ann after it was lost"),
         ("paused", {"scope": "all", "by": "ann", "reason": "lunch"}, "all by ann: lunch"),
         ("paused", {"scope": "all", "by": "ann", "reason": ""}, "all by ann"),
         ("requeued", {"reason": "it did not start in time", "evidence": {}}, "it did not start in time"),
@@ -95,7 +95,9 @@ def test_a_terminal_gets_colours(run: Run) -> None:
         ("refused", {"what": "renew", "lock_id": "x_1"}, "renew"),
         ("rejected", {"file": "a.yaml", "error": "a.yaml: 1 problem"}, "a.yaml: 1 problem"),
         ("rejected", {"file": "a.yaml", "error": "it is a link"}, "a.yaml: it is a link"),
-        ("rejected", {"file": "\x1b", "error": "no\nno"}, "\\x1b: no\\nno"),
+        ("rejected", {"file": "\x1b", "error": "\x1b no"}, "\\x1b no"),
+        ("rejected", {"file": "a", "error": "a: 1 problem\n  line 1: no"}, "a: line 1: no"),
+        ("rejected", {"file": "a", "error": "a: 2 problems\n  x\n  y"}, "a: x (and 1 more, see a.error)"),
     ],
     ids=str,
 )
@@ -108,7 +110,8 @@ def test_events_without_a_task_or_a_user(run: Run) -> None:
     """A pause is nobody's; a task that was forgotten has no title any more."""
     lines = EventLines(run.home.open().store)
     assert (
-        lines.line(Event(at=0, event="paused", detail={"scope": "all"})) == "00:00:00  -           paused         all"
+        lines.line(Event(at=0, event="paused", detail={"scope": "all"}))
+        == "00:00:00  -           paused            all"
     )
     forgotten = Event(at=0, event="started", status=Status.RUNNING, task_id="gone", user="ann")
-    assert lines.line(forgotten) == "00:00:00  ann         started          gone"
+    assert lines.line(forgotten) == "00:00:00  ann         started             gone"

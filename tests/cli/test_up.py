@@ -36,10 +36,12 @@ def test_it_greets_runs_tasks_and_shows_what_happens(home: Home) -> None:
         home.drop("hello.json", "echo hello", title="Say hello")
         task_id = home.only_task().id
         home.wait_over(task_id)
-        one.shows("  ann         \x1b[32mcompleted    \x1b[0m  Say hello (")
+        one.shows("  ann         \x1b[32mcompleted       \x1b[0m  Say hello (")
         assert "daemon_starts" not in one.text
         one.type(CTRL_C)
         assert one.ended() == 0
+        assert one.text.endswith("fairlead stops\n")
+        assert "started again" not in one.text
     assert not any(is_heard(home.paths.bells, name) for name in SERVICES)
     assert home.log("daemon_starts")
 
@@ -55,10 +57,12 @@ def test_agents_go_on_and_the_next_one_finds_them(home: Home, tmp_path: Path) ->
         supervisor = home.supervisor_of(task_id)
         one.type(CTRL_C)
         assert one.ended() == 0
-        assert "what runs goes on (1 task); the next `fairlead up` finds it again" in one.text
+        assert "fairlead stops; 1 task running: agents go on, and the next `fairlead up` finds all" in one.text
     assert os.path.exists(f"/proc/{supervisor.pid}")
-    gate.touch()
+    home.submit(user="ann")
     with terminal(home, "up") as one:
+        one.shows("it goes on with 1 task running and 1 task waiting\n")
+        gate.touch()
         assert home.wait_over(task_id)[0].status is Status.COMPLETED
         one.shows("completed")
         one.type(CTRL_C)

@@ -140,9 +140,15 @@ def executable(path: Path) -> Path:
 # --- Place ---
 
 
-def test_an_unknown_project_works_in_the_instances_home(tmp_path: Path) -> None:
-    """A project that is not configured has no tree of its own."""
-    assert prepare(tmp_path, claim(project="other"), config(tmp_path / "nowhere")).cwd == str(tmp_path)
+def test_a_task_without_a_project_works_in_the_instances_home(tmp_path: Path) -> None:
+    """The default project has no tree of its own, unless it is configured."""
+    assert prepare(tmp_path, claim(project="default"), config(tmp_path / "nowhere")).cwd == str(tmp_path)
+
+
+def test_an_unknown_project_is_refused(tmp_path: Path) -> None:
+    """Its agent must not be let loose in the directory where the queue lives."""
+    with pytest.raises(CannotLaunchError, match=r"knows no project 'other', only: default, demo; .*HUP"):
+        prepare(tmp_path, claim(project="other"), config(tmp_path))
 
 
 def test_a_home_directory_may_be_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +166,7 @@ def test_a_project_without_its_directory_is_refused(tmp_path: Path) -> None:
 
 def test_an_agent_that_is_gone_is_refused(tmp_path: Path) -> None:
     """A task that waited while its agent was removed from the settings is told which there are."""
-    with pytest.raises(CannotLaunchError, match="'gone' is not configured any more; there are: echo"):
+    with pytest.raises(CannotLaunchError, match=r"the daemon knows no agent 'gone', only: echo; .*HUP"):
         prepare(tmp_path, claim(agent="gone"), config(tmp_path))
 
 

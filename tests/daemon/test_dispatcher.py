@@ -262,7 +262,7 @@ def test_a_changed_time_counts(home: Home) -> None:
     ("fields", "word"),
     [
         ({"command": ["no-such-program"]}, "there is no program 'no-such-program'"),
-        ({"agent": "gone"}, "agent 'gone' is not configured any more"),
+        ({"agent": "gone"}, "the daemon knows no agent 'gone'"),
         ({"project": "gone"}, "which is not a directory"),
     ],
 )

@@ -70,6 +70,7 @@ def test_hangup_reads_the_settings_again(home: Home) -> None:
     daemon.send_signal(signal.SIGHUP)
     eventually(lambda: len(home.active()) == 2, "both run")
     assert "slots.max" in str(home.logged("settings_reloaded", process="daemon")["changed"])
+    assert home.cli("events").stdout.count("settings reloaded  slots.max") == 1
     watchdog.send_signal(signal.SIGHUP)
     home.logged("settings_reloaded", process="watchdog")
     assert home.store.facts()["slots_max"] == "2"
@@ -84,6 +85,7 @@ def test_wrong_settings_are_refused_and_the_old_ones_stay(home: Home) -> None:
     for service, name in ((daemon, "daemon"), (watchdog, "watchdog")):
         service.send_signal(signal.SIGHUP)
         assert "slots.max" in home.logged("settings_refused", process=name)["error"]
+    eventually(lambda: "settings refused" in home.cli("events").stdout, "it is told to those who follow the events")
     home.drop("task.json")
     home.wait_over(home.only_task().id)
     assert home.store.facts()["slots_max"] == "4"

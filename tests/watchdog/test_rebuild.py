@@ -21,7 +21,7 @@ from fairlead.conductor import rundir
 from fairlead.queue import instance as presence
 from fairlead.queue.accepted import Accepted
 from fairlead.queue.archive import Archive
-from fairlead.queue.instance import InUseError
+from fairlead.queue.instance import InUseError, StoreMissingError
 from fairlead.queue.states import Status
 from fairlead.queue.task import Changes
 from fairlead.watchdog import rebuild as module
@@ -459,3 +459,14 @@ def test_a_file_that_was_not_moved_on_tells_of_its_task(home: Home) -> None:
     home.play(lambda: home.is_over(task), dispatcher, watchdog)
     assert os.listdir(home.paths.intake) == []
     assert home.starts() == [task]
+
+
+def test_an_archive_without_a_store_is_not_forgotten(home: Home) -> None:
+    """Nobody makes an empty store beside it: whoever tries is told how to get the history back."""
+    task = home.submit()
+    home.operations().cancel(task, by="ann")
+    lose_store(home)
+    with pytest.raises(StoreMissingError, match="there is an archive: `fairlead rebuild`"):
+        home.open()
+    assert rebuild(home).restored == {"cancelled": 1}
+    assert home.task(task).status is Status.CANCELLED

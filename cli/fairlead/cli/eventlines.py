@@ -21,8 +21,8 @@ _SAID: dict[str, Callable[[Any], str]] = {
     "priority": lambda rank: f"{PRIORITIES[rank]} priority",
     "run_at": lambda when: f"not before {moment(when)}",
     "attempt": lambda number: "" if number == 1 else f"attempt {number}",
-    "after": lambda status: f"after it {'was' if status in ('lost', 'cancelled') else 'had'} {status}",
     "by": lambda name: f"by {name}",
+    "after": lambda status: f"after it {'was' if status in ('lost', 'cancelled') else 'had'} {status}",
 }
 _SENTENCES = ("error", "reason", "why")
 _TITLE = 60
@@ -44,7 +44,7 @@ class EventLines:
         name = event.event.replace("_", " ")
         rest = one_line(f"{title}{between}{said}  {event.task_id or ''}", _LINE).rstrip()
         clock = (iso(event.at) or "")[11:19]
-        return f"{clock}  {one_line(event.user or '-'):<10}  {paint(event.event, f'{name:<13}')}  {rest}"
+        return f"{clock}  {one_line(event.user or '-'):<10}  {paint(event.event, f'{name:<16}')}  {rest}"
 
     def _look_up(self, task_id: str) -> str:
         try:
@@ -59,9 +59,19 @@ def words(event: str, detail: Mapping[str, Any]) -> str:
         key: value for key, value in detail.items() if value not in (None, "") and key not in _silent(event, detail)
     }
     about = " ".join(filter(None, (say(told[key]) for key, say in _SAID.items() if key in told)))
-    sentence = "; ".join(str(told[key]) for key in _SENTENCES if key in told)
+    sentence = "; ".join(_brief(str(told[key])) for key in _SENTENCES if key in told)
     took = f"({show_duration(told['held'])})" if "held" in told else ""
     return one_line(f"{': '.join(filter(None, (about, sentence)))} {took}".strip(), _LINE)
+
+
+def _brief(sentence: str) -> str:
+    """One line of what may be several: of a list of problems the first, and how many more there are."""
+    head, *problems = sentence.splitlines() or [""]
+    if not problems:
+        return head
+    name = head.rpartition(": ")[0] or head
+    more = f" (and {len(problems) - 1} more, see {name}.error)" if len(problems) > 1 else ""
+    return f"{name}: {problems[0].strip()}{more}"
 
 
 def _silent(event: str, detail: Mapping[str, Any]) -> set[str]:

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -25,7 +25,7 @@ def prepare_launch(claim: Claim, run_dir: str, config: Config, paths: Paths, env
     spec = claim.task.spec
     agent = _agent(spec, config)
     project = config.projects.get(spec.project)
-    cwd = _directory(spec, project, paths)
+    cwd = _directory(spec, config, paths)
     env = _environment(claim, run_dir, agent, project, config, environ)
     values = _placeholders(claim.task, run_dir, cwd)
     argv = spec.command or tuple(expand(part, values) for part in agent.command)
@@ -55,12 +55,22 @@ def expand(template: str, values: Mapping[str, str]) -> str:
 def _agent(spec: Spec, config: Config) -> Agent:
     agent = config.agents.get(spec.agent)
     if agent is None:
-        known = ", ".join(sorted(config.agents))
-        raise CannotLaunchError(f"agent {spec.agent!r} is not configured any more; there are: {known}.")
+        raise CannotLaunchError(_not_known("agent", spec.agent, config.agents))
     return agent
 
 
-def _directory(spec: Spec, project: Project | None, paths: Paths) -> str:
+def _not_known(kind: str, name: str, known: Iterable[str]) -> str:
+    return (
+        f"the daemon knows no {kind} {name!r}, only: {', '.join(sorted(known))}; if it is in the settings, send the "
+        "daemon HUP so that it reads them again, then retry."
+    )
+
+
+def _directory(spec: Spec, config: Config, paths: Paths) -> str:
+    """Where the agent works. Only tasks without a project work at home: that is where the queue itself lives."""
+    project = config.projects.get(spec.project)
+    if project is None and spec.project != config.default_project:
+        raise CannotLaunchError(_not_known("project", spec.project, {*config.projects, config.default_project}))
     path = os.path.expanduser(project.path) if project else paths.home
     if not os.path.isdir(path):
         raise CannotLaunchError(

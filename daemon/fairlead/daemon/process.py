@@ -2,7 +2,9 @@
 
 import signal
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
+from fairlead.base.bell import ring_all
 from fairlead.base.errors import FairleadError
 from fairlead.base.files import make_directory
 from fairlead.base.logs import Log
@@ -13,6 +15,7 @@ from fairlead.daemon.dispatcher import Dispatcher
 from fairlead.daemon.spool import Spool
 from fairlead.queue.instance import Instance
 from fairlead.queue.passes import guarded
+from fairlead.queue.task import Event
 
 #: After a pass that went wrong, the next one comes this soon.
 RETRY = 1.0
@@ -84,9 +87,17 @@ class Daemon:
             changed = self.instance.reload()
         except FairleadError as error:
             self.log.error("settings_refused", error=str(error))
+            self._note("settings_refused", error=str(error))
             return
         self.dispatcher.has_new_settings = True
         self.log.info("settings_reloaded", changed=changed)
+        self._note("settings_reloaded", what=", ".join(changed) or "nothing has changed")
+
+    def _note(self, event: str, **detail: str) -> None:
+        """Tell who follows the events; the log has it in any case."""
+        with suppress(FairleadError):
+            self.instance.store.note(Event(at=self.instance.clock.wall_ms(), event=event, detail=detail))
+            ring_all(self.instance.paths.bells, "noted", but="daemon")
 
     def _pause(self) -> float:
         """How long to sleep at most: until the next look, the settling of a file, the next due task or showing."""

@@ -233,7 +233,7 @@ class Admission:
 
     def _tell_of_refusal(self, file: Claimed, error: str) -> None:
         # The id is told, but the event is not a task's: there is none that could be forgotten with it.
-        detail = {"id": file.id, "file": one_line(file.name), "error": one_line(error, 1000)}
+        detail = {"id": file.id, "file": one_line(file.name), "error": visible(error)[:1000]}
         self.log.warning("rejected", **detail)
         with suppress(StoreBusyError, StoreUnavailableError):  # the note beside the file and the log say the same
             self.store.note(Event(at=self.clock.wall_ms(), event="rejected", detail=detail))

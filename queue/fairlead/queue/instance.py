@@ -121,7 +121,7 @@ def facts_of(config: Config) -> dict[str, str]:
 
 
 def refuse_missing_store(paths: Paths) -> None:
-    """A new, empty store beside accepted tasks or runs would forget the one and double the other."""
+    """A new, empty store beside accepted tasks, runs or records would forget the one and double the other."""
     if os.path.exists(paths.store):
         return
     runs = [name for project in folders_in(paths.conductor) for name in names_in(os.path.join(project, "active"))]
@@ -130,4 +130,8 @@ def refuse_missing_store(paths: Paths) -> None:
         raise StoreMissingError(
             f"{paths.store} is missing, but there are {len(files)} accepted tasks and {len(runs)} runs: "
             "`fairlead rebuild` makes a new store from them."
+        )
+    if any(names_in(month) for month in folders_in(paths.archive)):
+        raise StoreMissingError(
+            f"{paths.store} is missing, but there is an archive: `fairlead rebuild` makes a new store from it."
         )

@@ -13,6 +13,7 @@ from fairlead.cli.arguments import Parser, parser
 from fairlead.cli.commands.events import Stream
 from fairlead.cli.output import counted
 from fairlead.cli.waiting import follow
+from fairlead.queue.sqlite.overview import status
 
 #: A service that ended is started again after this long.
 RESTART = 1.0
@@ -75,7 +76,8 @@ class Up:
         return self._code
 
     def _look(self) -> bool:
-        self._keep_running()
+        if not self._asked_to_stop:  # a terminal interrupts the services, too: nothing to say about that
+            self._keep_running()
         self._events.print_new()
         return not self._asked_to_stop
 
@@ -84,11 +86,20 @@ class Up:
         print(f"fairlead runs at {paths.home}")
         print(f"drop task files into {paths.spool}, or use `fairlead submit`")
         print(f"the log is {paths.log_file}; Ctrl-C stops", flush=True)
+        if found := self._left():
+            print(f"it goes on with {found}", flush=True)
+
+    def _left(self) -> str:
+        """What runs and what waits, in words; nothing if nothing does."""
+        data = status(self._access.store.db)
+        counts = {"running": data["active"]["slots_used"], "waiting": data["pending"]["total"]}
+        tasks = [f"{counted(count, 'task')} {what}" for what, count in counts.items() if count]
+        return " and ".join(tasks)
 
     def _say_goodbye(self) -> None:
-        active = self._access.store.count_active()
-        if active:
-            print(f"what runs goes on ({counted(active, 'task')}); the next `fairlead up` finds it again", flush=True)
+        left = self._left()
+        goes_on = f"; {left}: agents go on, and the next `fairlead up` finds all of it again" if left else ""
+        print(f"fairlead stops{goes_on}", flush=True)
 
     def _keep_running(self) -> None:
         for name in SERVICES:
