@@ -14,8 +14,8 @@ from tests.conductor.runs import PATIENCE, Place, ended, eventually, running, sh
 
 from fairlead.conductor import rundir
 from fairlead.conductor.launcher import ProcessLauncher
-from fairlead.conductor.liveness import VOID, Void, void
-from fairlead.conductor.meta import read_meta, write_meta
+from fairlead.conductor.liveness import Void, void
+from fairlead.conductor.meta import VOID, read_meta, write_meta
 
 
 def test_a_run_that_nobody_took_up_is_void(place: Place) -> None:

@@ -119,13 +119,13 @@ def test_nobody_lives_in_a_directory_that_was_put_away(tmp_path: Path) -> None:
         pass
     lock = os.open(run_dir, os.O_RDONLY)
     holder.__exit__(None, None, None)
-    assert rundir._is_at(lock, run_dir)
+    assert rundir.is_at(lock, run_dir)
     rundir.finish(str(tmp_path), "p", "task", 1)
-    assert not rundir._is_at(lock, run_dir)
+    assert not rundir.is_at(lock, run_dir)
     rundir.make(run_dir)
     with rundir.only_inhabitant(run_dir) as alone:
         assert alone
-        assert not rundir._is_at(lock, run_dir)
+        assert not rundir.is_at(lock, run_dir)
     os.close(lock)
 
 

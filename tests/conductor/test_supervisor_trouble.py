@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 from tests.conductor.runs import PATIENCE, Place, agent, beaten, ended, eventually, running, shell, state, text
+from tests.support.patience import stays
 
 from fairlead.base.identity import ProcessId, is_alive, start_of
-from fairlead.conductor import tree
+from fairlead.conductor import rundir, tree
 from fairlead.conductor.liveness import Void, void
 from fairlead.conductor.meta import last_touch, read_meta
 
@@ -98,15 +99,51 @@ def test_a_full_disk_is_outlasted(small_disk: Path) -> None:
 
 
 def test_a_directory_that_went_away_ends_nothing(place: Place) -> None:
-    """Without its directory a run goes on to its end; then there is nobody to tell, and all of it is gone."""
+    """Its supervisor makes it anew and lives in it, so that the run's life and its end can be seen."""
     run_dir, supervisor = place.begin(shell(f"{WAIT_FOR_GO}; touch done"))
-    meta = running(run_dir)
+    before = running(run_dir)
     shutil.rmtree(run_dir)
+    eventually(lambda: state(run_dir) is not None, "nobody moves in")
+    assert void(run_dir) is Void.INHABITED
+    (place.work / "go").touch()
+    meta = ended(run_dir, supervisor)
+    assert (meta.status, meta.lock_id) == ("completed", before.lock_id)
+    assert (place.work / "done").exists()
+    assert tree.marked("FAIRLEAD_LOCK_ID", meta.lock_id) == []
+
+
+def test_a_place_that_went_away_is_not_brought_back(place: Place) -> None:
+    """Who removes the whole place wants none of it: the run goes on to its end, and there is nobody to tell."""
+    run_dir, supervisor = place.begin(shell(WAIT_FOR_GO))
+    meta = running(run_dir)
+    shutil.rmtree(os.path.dirname(run_dir))
     (place.work / "go").touch()
     assert supervisor.wait(PATIENCE) == 0
-    assert (place.work / "done").exists()
-    assert not os.path.exists(run_dir)
+    assert not os.path.exists(os.path.dirname(run_dir))
     assert tree.marked("FAIRLEAD_LOCK_ID", meta.lock_id) == []
+
+
+def test_a_run_that_was_taken_back_with_its_directory_is_stopped(place: Place) -> None:
+    """Somebody took it for unstarted, and its user's next task may run: its supervisor ends it when it sees that."""
+    run_dir, supervisor = place.begin(shell("exec sleep 120"), heartbeat=0.3)
+    running(run_dir)
+    shutil.rmtree(run_dir)
+    assert void(run_dir) is Void.NEVER_STARTED
+    assert supervisor.wait(PATIENCE) == 0
+    assert read_meta(run_dir).error == "its run directory was removed, and the run was taken back"
+
+
+def test_somebody_who_lives_in_a_new_directory_is_left_alone(place: Place) -> None:
+    """The supervisor waits until he is gone."""
+    run_dir, supervisor = place.begin(shell(WAIT_FOR_GO))
+    running(run_dir)
+    shutil.rmtree(run_dir)
+    rundir.make(run_dir)
+    with rundir.only_inhabitant(run_dir) as alone:
+        assert alone
+        stays(lambda: os.listdir(run_dir) == [], "nobody moves in", 0.3)
+    (place.work / "go").touch()
+    assert ended(run_dir, supervisor).status == "completed"
 
 
 def test_a_time_limit_holds_without_a_directory(place: Place) -> None:

@@ -3,6 +3,7 @@
 import errno
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -449,3 +450,29 @@ def test_files_of_the_dead_do_not_wait_for_a_quiet_spool(home: Home) -> None:
     home.drop("second.json", user="bob")
     dispatcher.run_once()
     assert len(home.tasks()) == 2
+
+
+def test_a_spawner_that_nobody_comes_from_is_left(home: Home) -> None:
+    """It was stopped and takes requests all the same: the tasks are not to blame, and another one starts them."""
+    home.configure(limits={"start_attempts": 1}, intervals={"start_grace": 0.3, "poll": 0.1, "watch": 0.1})
+    daemon, _ = home.up()
+    first = home.submit(user="ann")
+    home.wait_over(first)
+    [spawner] = children_of(daemon.pid)
+    os.kill(spawner.pid, signal.SIGSTOP)
+    ids = [home.submit(home.counted(), user=user) for user in ("ann", "bob")]
+    home.wait_over(*ids)
+    assert [home.task(one).status for one in ids] == [Status.COMPLETED] * 2
+    assert home.starts() == sorted(ids)
+    assert home.log("spawner_left", spawner=spawner.pid)
+    kill(spawner)
+
+
+def test_whoever_removes_the_lock_files_with_their_folder_fails_nobody(home: Home) -> None:
+    """It is made anew for the next lock."""
+    dispatcher, watchdog = home.dispatcher(), home.watchdog()
+    shutil.rmtree(home.paths.locks)
+    task = home.submit()
+    home.play(lambda: home.is_over(task), dispatcher, watchdog)
+    assert home.task(task).status is Status.COMPLETED
+    assert home.store.attempts(task)[0].number == 1

@@ -22,6 +22,7 @@ from fairlead.queue import instance as presence
 from fairlead.queue.accepted import Accepted
 from fairlead.queue.archive import Archive
 from fairlead.queue.instance import InUseError, StoreMissingError
+from fairlead.queue.operations import Submitting
 from fairlead.queue.states import Status
 from fairlead.queue.task import Changes
 from fairlead.watchdog import rebuild as module
@@ -470,3 +471,12 @@ def test_an_archive_without_a_store_is_not_forgotten(home: Home) -> None:
         home.open()
     assert rebuild(home).restored == {"cancelled": 1}
     assert home.task(task).status is Status.CANCELLED
+
+
+def test_what_a_submitter_laid_down_before_he_died_is_not_restored(home: Home) -> None:
+    """Nobody was told yes, and without a run nothing says that the store had known it."""
+    home.open()
+    laid = Submitting(home.open(), "ann")._lay("task.json", b'{"prompt": "true"}')
+    lose_store(home)
+    assert rebuild(home).restored == {}
+    assert os.path.exists(laid.path)

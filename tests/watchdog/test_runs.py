@@ -7,6 +7,7 @@ import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -25,7 +26,7 @@ from fairlead.queue.claims import record_ends
 from fairlead.queue.errors import StoreBusyError
 from fairlead.queue.states import Status
 from fairlead.queue.store import Ended
-from fairlead.queue.task import Outcome
+from fairlead.queue.task import Outcome, Task
 from fairlead.watchdog import pulse, runs
 from fairlead.watchdog.watchdog import Watchdog
 
@@ -262,10 +263,33 @@ def test_a_pid_that_passed_to_a_stranger_is_not_touched(home: Home) -> None:
 # ---------------------------------------------------------------------- never started
 
 
-def test_a_claim_that_nobody_answers_is_given_back_then_failed(home: Home) -> None:
+class SpoilingLauncher(ProcessLauncher):
+    """A launcher whose supervisors find no orders."""
+
+    def launch(self, run_dir: str) -> None:
+        """Have a supervisor started that cannot read what to do."""
+        Path(run_dir, "task.json").write_text("{}", "utf-8")
+        super().launch(run_dir)
+        eventually(lambda: Path(run_dir, "supervisor.err").exists(), "it has trouble")
+
+
+def test_a_claim_that_nobody_answers_is_given_back_as_often_as_it_takes(home: Home) -> None:
+    """That no supervisor comes says nothing about the task: it is queued again after its grace, and not failed."""
+    home.configure(intervals={"start_grace": 0.05}, limits={"start_attempts": 1})
+    dispatcher, watchdog = home.dispatcher(SilentLauncher(home.paths.error_log, home.paths.bells)), home.watchdog()
+    task = home.submit(home.counted())
+    home.play(lambda: home.task(task).attempt > 3, dispatcher, watchdog)
+    errors = {attempt.error for attempt in home.store.attempts(task)[:3]}
+    assert errors == {"no supervisor came for it in time"}
+    home.configure()
+    home.play(lambda: home.is_over(task), home.dispatcher(), home.watchdog())
+    assert home.starts() == [task]
+
+
+def test_a_claim_whose_supervisors_have_trouble_is_given_back_then_failed(home: Home) -> None:
     """After its grace it is queued again; after so many times in a row it fails and says so."""
     home.configure(intervals={"start_grace": 0.05}, limits={"start_attempts": 3})
-    dispatcher, watchdog = home.dispatcher(SilentLauncher(home.paths.error_log, home.paths.bells)), home.watchdog()
+    dispatcher, watchdog = home.dispatcher(SpoilingLauncher(home.paths.error_log, home.paths.bells)), home.watchdog()
     task = home.submit()
     home.play(lambda: home.is_over(task), dispatcher, watchdog)
     ended = home.task(task)
@@ -316,31 +340,63 @@ def test_a_machine_that_was_renamed_knows_its_runs(home: Home) -> None:
 # ---------------------------------------------------------------------- without a directory
 
 
-def vanish(home: Home, then: str) -> tuple[str, Watchdog]:
+def vanish(home: Home, remove: str, then: str) -> tuple[str, Watchdog]:
     """A run whose agent removes the run directory before anybody has seen it start."""
-    home.configure(intervals={"start_grace": 0.01})
+    long = {"intervals": {"start_grace": 0.01, "heartbeat": 3600.0}}
+    home.configure(**long, per_user_serialization={"lock_timeout_seconds": 14400.0})
     dispatcher, watchdog = home.dispatcher(), home.watchdog()
-    task = home.submit(home.counted(f"rm -rf $FAIRLEAD_RUN_DIR; touch {home.work}/removed; {then}"))
+    task = home.submit(home.counted(f"{remove}; touch {home.work}/removed; {then}"))
     dispatcher.run_once()
     eventually(lambda: Path(home.work, "removed").exists(), "the directory is removed")
     return task, watchdog
 
 
+#: For longer than a supervisor looks whether its directory is still there.
+AGAIN_AND_AGAIN = "for _ in $(seq 40); do rm -rf $FAIRLEAD_RUN_DIR; sleep 0.01; done"
+
+
 def test_a_run_that_removed_its_directory_is_not_started_again(home: Home) -> None:
-    """Its processes bear the lock's id: it lives until they are gone, and then nobody has seen its end."""
-    task, watchdog = vanish(home, LONG)
+    """Its processes bear the lock's id, so it lives; its supervisor writes its end into a new directory."""
+    task, watchdog = vanish(home, AGAIN_AND_AGAIN, LONG)
     home.play(lambda: home.task(task).status is Status.RUNNING, None, watchdog)
     assert home.log("directory_vanished", task=task)
     assert [lock.user for lock in home.store.locks()] == ["ann"]
     Path(home.path, "go").touch()
-    home.play(lambda: home.task(task).status is Status.LOST, None, watchdog)
+    home.play(lambda: home.task(task).archived, None, watchdog)
     home.dispatcher().run_once()
+    assert home.task(task).status is Status.COMPLETED
     assert home.starts() == [task]
 
 
-def test_a_run_that_removed_its_directory_and_ended_has_started(home: Home) -> None:
-    """Its supervisor has rung: somebody must have been there."""
-    task, watchdog = vanish(home, "true")
+def test_a_tidy_agent_is_not_run_again(home: Home) -> None:
+    """It removes its run directory as its last act, while nobody looks: its end is written all the same."""
+    task, watchdog = vanish(home, "rm -rf $FAIRLEAD_RUN_DIR", "true")
+    eventually(lambda: not marked("FAIRLEAD_TASK_ID", task), "it ends")
+    home.play(lambda: home.task(task).archived, home.dispatcher(), watchdog)
+    assert home.task(task).status is Status.COMPLETED
+    assert home.starts() == [task]
+
+
+@pytest.mark.parametrize("how", ["touch", "mkdir", "ln -s /tmp"])
+def test_an_agent_that_replaces_its_directory_locks_nobody_out(home: Home, how: str) -> None:
+    """Whatever it puts there, and whatever it clears from its environment: it lives, ends, and its user is free."""
+    dispatcher, watchdog = home.dispatcher(), home.watchdog()
+    then = f"rm -rf $D; {how} $D; touch {home.work}/done; {LONG}"
+    replaced = f'D=$FAIRLEAD_RUN_DIR; exec env -i PATH=$PATH D=$D sh -c "{then}"'
+    task, following = home.submit(replaced), home.submit(home.counted())
+    home.play(lambda: Path(home.work, "done").exists(), dispatcher, watchdog)
+    for _ in range(5):
+        watchdog.run_once()
+        dispatcher.run_once()
+    assert home.starts() == []
+    Path(home.path, "go").touch()
+    home.play(lambda: home.is_over(following), dispatcher, watchdog)
+    assert [home.task(one).status for one in (task, following)] == [Status.COMPLETED] * 2
+
+
+def test_a_run_that_removed_the_whole_place_and_ended_has_started(home: Home) -> None:
+    """Its end can be written nowhere, but its supervisor has rung: somebody must have been there."""
+    task, watchdog = vanish(home, "rm -rf $(dirname $FAIRLEAD_RUN_DIR)", "true")
     eventually(lambda: not marked("FAIRLEAD_TASK_ID", task), "it ends")
     home.configure()
     watchdog = home.watchdog()
@@ -462,25 +518,27 @@ def test_a_meta_json_that_is_spoilt_after_the_end_means_lost(home: Home, kind: s
 
 
 def test_a_removed_run_directory_ends_with_its_supervisor(home: Home) -> None:
-    """As long as the supervisor lives so does the run; when it is gone, its end is lost and its user free."""
+    """As long as the supervisor lives so does the run; when it is killed, its end is lost and its user free."""
     task, dispatcher, watchdog = begin(home)
+    supervisor = home.supervisor_of(task)
+    os.kill(supervisor.pid, signal.SIGSTOP)  # it would make the directory anew
     shutil.rmtree(home.run_dir(home.task(task)))
     for _ in range(3):
         watchdog.run_once()
     assert home.task(task).status is Status.RUNNING
-    Path(home.path, "go").touch()
+    kill(supervisor)
     home.play(lambda: home.is_over(task), dispatcher, watchdog)
     assert home.task(task).status is Status.LOST
     assert home.store.locks() == []
 
 
 def test_a_run_without_directory_can_be_cancelled(home: Home) -> None:
-    """Its supervisor is known by the lock, and hears the signal."""
+    """Its supervisor finds the note in the new directory that it makes."""
     task, dispatcher, watchdog = begin(home)
     shutil.rmtree(home.run_dir(home.task(task)))
     home.operations().cancel(task, by="ann")
     home.play(lambda: home.is_over(task), dispatcher, watchdog)
-    assert home.task(task).status is Status.LOST
+    assert home.task(task).status is Status.CANCELLED
     assert len(home.log("asked_to_stop", task=task)) >= 1
 
 
@@ -511,12 +569,17 @@ def test_a_removed_task_json_concerns_nobody_else(home: Home) -> None:
     assert len(home.log("no_time_limit_known", task=task)) == 1
 
 
-def test_a_run_in_an_unthinkable_state_concerns_nobody_else(home: Home) -> None:
+def test_a_run_in_an_unthinkable_state_concerns_nobody_else(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where even looking fails it is logged, and the others are looked at."""
     task, dispatcher, watchdog = begin(home, user="ann")
-    run_dir = Path(home.run_dir(home.task(task)))
-    run_dir.rename(f"{home.path}/away")
-    run_dir.touch()
+    real = watchdog.runs.examiner.examine
+
+    def examine(one: Task, *rest: Any, **named: Any) -> verdict.Verdict:  # noqa: ANN401 - whatever it takes
+        if one.id == task:
+            raise OSError("test")
+        return real(one, *rest, **named)
+
+    monkeypatch.setattr(watchdog.runs.examiner, "examine", examine)
     other = home.submit(user="bob")
     home.play(lambda: home.is_over(other), dispatcher, watchdog)
     assert home.log("look_failed", task=task)
@@ -585,6 +648,19 @@ def test_a_deaf_agent_is_cancelled_all_the_same(home: Home) -> None:
     home.operations().cancel(task, by="ann")
     home.play(lambda: home.is_over(task), dispatcher, watchdog)
     assert home.task(task).status is Status.CANCELLED
+
+
+def test_a_run_that_cannot_hear_is_cancelled_all_the_same(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its supervisor is stopped: some time after it was asked, all of it is killed, long before its lease is over."""
+    monkeypatch.setattr(runs, "MARGIN", 0.2)
+    home.configure(limits={"grace": 0.0})
+    task, dispatcher, watchdog = begin(home)
+    os.kill(home.supervisor_of(task).pid, signal.SIGSTOP)
+    home.operations().cancel(task, by="ann")
+    home.play(lambda: home.is_over(task), dispatcher, watchdog)
+    assert home.task(task).status is Status.CANCELLED
+    assert outcome_of(home, task).error == "cancelled by ann; it had to be killed"
+    assert home.store.locks() == []
 
 
 # ---------------------------------------------------------------------- quarantine

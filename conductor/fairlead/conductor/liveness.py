@@ -6,11 +6,9 @@ from enum import StrEnum
 
 from fairlead.base.identity import boot_id, host
 from fairlead.conductor import output, rundir, tree
-from fairlead.conductor.meta import CorruptMetaError, Meta, read_meta, write_meta
+from fairlead.conductor.meta import VOID, CorruptMetaError, Meta, read_meta, write_meta
 from fairlead.conductor.orders import MARKER
 from fairlead.queue.states import Status
-
-VOID = "void"
 
 
 class Void(StrEnum):

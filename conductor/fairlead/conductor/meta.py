@@ -13,6 +13,8 @@ from fairlead.base.identity import ProcessId
 from fairlead.queue.states import FINAL, Status
 
 NAME = "meta.json"
+#: The status of a run that was taken back before it started.
+VOID = "void"
 LIMIT = 16 << 20
 #: What a person would read is indented; beyond this, indenting deep data could make it many times as long.
 _READABLE = 8192

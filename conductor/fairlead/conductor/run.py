@@ -18,7 +18,16 @@ from fairlead.base.files import read_plain, sync_directory
 from fairlead.base.identity import this_process
 from fairlead.conductor import orders, rundir, tree
 from fairlead.conductor.artifacts import find_artifacts
-from fairlead.conductor.meta import Heartbeat, Meta, Supervisor, touch_meta, write_meta
+from fairlead.conductor.meta import (
+    VOID,
+    CorruptMetaError,
+    Heartbeat,
+    Meta,
+    Supervisor,
+    read_meta,
+    touch_meta,
+    write_meta,
+)
 from fairlead.conductor.orders import Launch
 from fairlead.conductor.output import STDERR, STDOUT, CappedLog, last_words, read_tail
 from fairlead.conductor.results import UnusableResultError, cost_of, read_result
@@ -54,6 +63,7 @@ class Run:
 
     def __init__(self, run_dir: str, meta: Meta, launch: Launch, clock: Clock) -> None:
         self.dir = run_dir
+        self.place = os.open(run_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self.meta = meta
         self.launch = launch
         self.clock = clock
@@ -200,7 +210,34 @@ class Run:
         """Let the start be recorded, once it has proven not to be a short run's."""
         if now >= self.tell_at:
             self.tell_at = math.inf
+            self.keep_place()
             self.tell("started")
+
+    def keep_place(self) -> bool:
+        """Live where others look for this run, although its agent may have removed or replaced the directory.
+
+        False while that cannot be: somebody else is in there, or the run is over and its directory put away.
+        """
+        if rundir.is_at(self.place, self.dir):
+            return True
+        if rundir.is_put_away(self.dir):
+            return False
+        with suppress(OSError):
+            fd = rundir.move_in(self.dir)
+            if fd is not None:
+                os.close(self.place)
+                self.place = fd
+                self.settle_in()
+                return True
+        return False
+
+    def settle_in(self) -> None:
+        """Say in the new directory what was said in the old one, unless somebody has taken the run for unstarted."""
+        with suppress(CorruptMetaError):
+            if read_meta(self.dir).status == VOID:
+                self.stop("interrupted", "its run directory was removed, and the run was taken back")
+                return
+        write_meta(self.dir, self.meta, synced=False)
 
     def tell(self, what: str) -> None:
         """Ring the watchdog. If that fails it looks by itself, sooner or later: no reason to leave the agent alone."""
@@ -212,6 +249,8 @@ class Run:
         if now < self.next_beat:
             return
         self.next_beat = now + self.launch.heartbeat
+        if not self.keep_place():
+            return
         meta = self.meta
         meta.heartbeat = Heartbeat(meta.heartbeat.seq + 1, iso(self.clock.wall_ms()) or "")
         meta.processes = tree.below(os.getpid())
@@ -327,16 +366,16 @@ class Run:
 
     def persist(self, write: Callable[[], None]) -> None:
         """A result is not lost to a full disk: stay, with the lock held, until it can be written."""
-        while True:
+        while not rundir.is_put_away(self.dir):
             try:
-                write()
-            except OSError as error:
-                if error.errno == errno.ENOENT:
-                    return  # the directory was put away, with the end recorded, or taken away: there is nobody to tell
+                if self.keep_place():
+                    write()
+                    return
+            except FileNotFoundError:
+                continue  # put away a moment ago, or removed again
+            except OSError:
                 self.show_life()
-                time.sleep(WRITE_PAUSE)
-            else:
-                return
+            time.sleep(WRITE_PAUSE)
 
 
 def read_cancel(run_dir: str) -> str | None:

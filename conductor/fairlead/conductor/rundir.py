@@ -14,6 +14,8 @@ from fairlead.conductor.meta import Meta, write_meta
 from fairlead.conductor.orders import Launch
 
 CANCEL = "cancel.json"
+#: What a supervisor leaves that met an error it did not expect.
+TRACE = "supervisor.err"
 
 
 def active_dir(conductor: str, project: str, task_id: str, attempt: int) -> str:
@@ -112,7 +114,28 @@ def only_inhabitant(run_dir: str) -> Iterator[bool]:
     in there, and that an agent could remove, is needed for it.
     """
     with opened(run_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW) as fd:
-        yield _locked(fd) and _is_at(fd, run_dir)
+        yield _locked(fd) and is_at(fd, run_dir)
+
+
+def move_in(run_dir: str) -> int | None:
+    """Make a directory anew that an agent removed or replaced, and lock it; none if somebody else lives there by now.
+
+    Only the directory itself: where the whole place is gone, nobody is to bring it back.
+    """
+    with suppress(FileNotFoundError, IsADirectoryError):
+        os.unlink(run_dir)
+    with suppress(FileExistsError):
+        os.mkdir(run_dir, 0o700)
+    fd = os.open(run_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    if _locked(fd):
+        return fd
+    os.close(fd)
+    return None
+
+
+def is_put_away(run_dir: str) -> bool:
+    """Whether the attempt is over and recorded, and its directory has been moved, or may not be made any more."""
+    return os.path.lexists(_put_away(run_dir)) or not os.path.isdir(os.path.dirname(run_dir))
 
 
 def _locked(fd: int) -> bool:
@@ -123,10 +146,10 @@ def _locked(fd: int) -> bool:
     return True
 
 
-def _is_at(fd: int, path: str) -> bool:
-    """Whether others who open the path meet this lock: not if the directory was cleared away meanwhile."""
+def is_at(fd: int, path: str) -> bool:
+    """Whether others who open the path meet this directory: not if it was cleared away meanwhile."""
     try:
-        return os.path.samestat(os.fstat(fd), os.stat(path))
+        return os.path.samestat(os.fstat(fd), os.lstat(path))
     except FileNotFoundError:
         return False
 

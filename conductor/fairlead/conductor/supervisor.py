@@ -64,7 +64,7 @@ def run_guarded(run_dir: str) -> None:
         supervise(run_dir)
     except BaseException:  # noqa: BLE001 - the trace is all that is left; the watchdog sees the death
         with suppress(OSError):
-            fd = os.open(os.path.join(run_dir, "supervisor.err"), os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+            fd = os.open(os.path.join(run_dir, rundir.TRACE), os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
             write_all(fd, traceback.format_exc().encode())
         os._exit(1)
 

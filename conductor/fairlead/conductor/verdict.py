@@ -8,8 +8,8 @@ from msgspec import Struct, field
 
 from fairlead.base.identity import ProcessId
 from fairlead.conductor import rundir, tree
-from fairlead.conductor.liveness import VOID, Void, void
-from fairlead.conductor.meta import CorruptMetaError, Meta, read_meta
+from fairlead.conductor.liveness import Void, void
+from fairlead.conductor.meta import VOID, CorruptMetaError, Meta, read_meta
 from fairlead.conductor.orders import MARKER
 from fairlead.queue.locks import has_ended
 from fairlead.queue.states import Status
@@ -83,8 +83,10 @@ class Examiner:
                     return Verdict(finding=Finding.ALIVE, meta=meta)
                 if meta is not None and meta.ended:
                     return Verdict(finding=Finding.ENDED, meta=meta, evidence={"written_by": "supervisor"})
+                if task.status is Status.RUNNING and not has_ended(lock.holder):
+                    return Verdict(finding=Finding.ALIVE, meta=meta)  # its directory was replaced: it will move in
                 return self._deserted(meta, lock)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return self._without_directory(task, lock)
 
     def _without_directory(self, task: Task, lock: Lock) -> Verdict:

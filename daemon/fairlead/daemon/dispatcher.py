@@ -67,6 +67,10 @@ class MortalLauncher(Launcher, Protocol):
     def died(self) -> bool:
         """Whether that process has ended."""
 
+    @property
+    def pid(self) -> int | None:
+        """Which process it is, while one is known."""
+
 
 class Dispatcher:
     """One pass at a time; holds nothing that a crash could lose."""
@@ -206,6 +210,11 @@ class Dispatcher:
         """A spawner that died is done with; the next start brings a new one."""
         if self.launcher.died:
             self._recall("it has ended")
+
+    def leave_spawner(self) -> None:
+        """It took a request, and nobody came: whatever is wrong with it, the next start brings another."""
+        self.log.error("spawner_left", spawner=self.launcher.pid)
+        self.launcher.close()
 
     def _recall(self, why: str) -> None:
         """The spawner took requests with it: claims that nobody answers for go back to the queue.

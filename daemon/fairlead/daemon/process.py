@@ -13,6 +13,7 @@ from fairlead.conductor.launcher import ProcessLauncher
 from fairlead.config.paths import Paths
 from fairlead.daemon.dispatcher import Dispatcher
 from fairlead.daemon.spool import Spool
+from fairlead.queue.claims import NOBODY_CAME
 from fairlead.queue.instance import Instance
 from fairlead.queue.passes import guarded
 from fairlead.queue.task import Event
@@ -78,6 +79,8 @@ class Daemon:
         """What was said while waiting: a freed lock says nothing about the spool, all else may."""
         if self.dispatcher.spool.hear() or words != {"freed"}:
             self.dispatcher.look_around = True
+        if NOBODY_CAME in words:
+            self.dispatcher.leave_spawner()
         if self.waiter.asked_to_reload or "reload" in words:
             self.waiter.asked_to_reload = False
             self._reload()

@@ -17,16 +17,19 @@ SPAWNER_DIED = "the spawner died before it started"
 REBOOT = "the machine went down before it started"
 MACHINE_TROUBLE = "the machine could not make room for its run"
 DISPATCHER_DIED = "its dispatcher died before it started"
+NOBODY_CAME = "no supervisor came for it in time"
 TOO_LATE = "it did not start in time"
 #: Those that say nothing about the task: such tries do not count.
-_BLAMELESS = (FOREIGN_LOCK, SPAWNER_DIED, REBOOT, MACHINE_TROUBLE)
+_BLAMELESS = (FOREIGN_LOCK, SPAWNER_DIED, REBOOT, MACHINE_TROUBLE, NOBODY_CAME)
 
 
-def why_not_started(holder: Holder) -> str:
-    """Why a claim by this dispatcher came to nothing."""
+def why_not_started(holder: Holder, *, came: bool = False) -> str:
+    """Why a claim by this dispatcher came to nothing; `came`: a supervisor was there, and had trouble."""
     if holder.boot_id != boot_id():
         return REBOOT
-    return DISPATCHER_DIED if has_ended(holder) else TOO_LATE
+    if has_ended(holder):
+        return DISPATCHER_DIED
+    return TOO_LATE if came else NOBODY_CAME
 
 
 def record_ends(instance: Instance, ends: Sequence[tuple[Lock, Ended]]) -> None:

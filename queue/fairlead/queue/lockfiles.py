@@ -104,6 +104,7 @@ class LockFiles:
         if lock.user is None:
             return True
         data = _metadata(lock)
+        make_directory(self.directory)  # whoever tidies up may have removed it
         if not create_complete(self._path(lock.user, ".lock"), data):
             return False
         self._write_beside(lock.user, data)

@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 
 from fairlead.base.clock import Clock
-from fairlead.base.files import make_directory, write_durably
+from fairlead.base.files import make_directory, remove_all, write_durably
 from fairlead.base.ids import new_id
 from fairlead.config.paths import Paths
 from fairlead.config.schema import Config
@@ -27,12 +27,19 @@ class Spooling:
         return check_submission(name, data, self.owner, self.config, self.clock.wall_ms())
 
     def submit(self, files: Sequence[tuple[str, bytes]]) -> list[Submitted]:
-        """Lay all files into the spool, durably; wrong ones are refused before anything is."""
+        """Lay all files into the spool, durably, or none: wrong ones are refused first, on an error all go again."""
         notes = [tuple(self.check(name, data).notes) for name, data in files]
         make_directory(self.paths.intake)
-        return [self._lay(os.path.basename(name), data, more) for (name, data), more in zip(files, notes, strict=True)]
+        laid: list[Submitted] = []
+        try:
+            for (name, data), more in zip(files, notes, strict=True):
+                one = Submitted(id=new_id(self.clock.wall_ms()), name=os.path.basename(name), spooled=True, notes=more)
+                laid.append(one)
+                write_durably(self._path(one), data)
+        except BaseException:
+            remove_all(map(self._path, laid))
+            raise
+        return laid
 
-    def _lay(self, name: str, data: bytes, notes: tuple[str, ...]) -> Submitted:
-        task_id = new_id(self.clock.wall_ms())
-        write_durably(claimed_path(self.paths, task_id, name), data)
-        return Submitted(id=task_id, name=name, spooled=True, notes=notes)
+    def _path(self, one: Submitted) -> str:
+        return claimed_path(self.paths, one.id, one.name)

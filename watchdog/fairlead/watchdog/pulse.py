@@ -1,5 +1,7 @@
 """The pulse of running attempts: a heartbeat counts when it is seen to change, not by the time in it."""
 
+import math
+
 from msgspec import Struct
 
 from fairlead.conductor.meta import Meta
@@ -20,11 +22,14 @@ class Pulse(Struct):
     changed: float = 0.0
     #: When even a run with a pulse must be over; None until its task.json was read.
     hard_stop: float | None = None
+    #: When a run that somebody cancelled must be over: its supervisor was asked, and may not be able to hear.
+    obey_by: float = math.inf
 
     def shift(self, seconds: float) -> None:
         """Do not count so many seconds."""
         self.first_seen += seconds
         self.changed += seconds
+        self.obey_by += seconds
         if self.hard_stop is not None:
             self.hard_stop += seconds
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
+from fairlead.base.bell import ring
 from fairlead.base.errors import FairleadError, UnavailableError
 from fairlead.base.files import write_atomically
 from fairlead.base.identity import ProcessId, boot_id, host, is_alive, read_stat
@@ -16,7 +17,7 @@ from fairlead.conductor.meta import CorruptMetaError, Meta, last_touch, read_met
 from fairlead.conductor.orders import MARKER, read_launch
 from fairlead.conductor.output import last_words
 from fairlead.conductor.verdict import Examiner, Finding, Verdict, end_leftovers
-from fairlead.queue.claims import give_back, record_ends, why_not_started
+from fairlead.queue.claims import NOBODY_CAME, give_back, record_ends, why_not_started
 from fairlead.queue.errors import StaleTokenError, StoreBrokenError
 from fairlead.queue.instance import Instance
 from fairlead.queue.locks import has_ended
@@ -24,7 +25,7 @@ from fairlead.queue.states import Status
 from fairlead.queue.store import Ended, Holder, Lock
 from fairlead.queue.task import Outcome, Task
 from fairlead.watchdog.open_files import locked_by
-from fairlead.watchdog.pulse import Pulse, Pulses, feel, hard_stop, is_silent
+from fairlead.watchdog.pulse import MARGIN, Pulse, Pulses, feel, hard_stop, is_silent
 
 #: Leases are renewed when this part of them is used up, not with every heartbeat.
 RENEW_AFTER = 0.1
@@ -117,10 +118,12 @@ class Runs:
         Without a readable meta.json nothing of it can be felt: then it has its lease, and no longer.
         """
         supervisor = _supervisor(task, lock, meta)
-        if task.cancel is not None and supervisor is not None:
-            self._ask_to_stop(task, supervisor)
         now = self.clock.boot()
         pulse = self.pulses.of(task.token, now)
+        if task.cancel is not None and supervisor is not None:
+            self._ask_to_stop(task, supervisor)
+            grace = self.instance.config.limits.grace if task.spec.grace is None else task.spec.grace
+            pulse.obey_by = min(pulse.obey_by, now + grace + MARGIN)
         if meta is not None:
             self._feel(task, lock, meta, pulse)
         elif task.status is Status.CLAIMED:
@@ -172,8 +175,10 @@ class Runs:
         note = os.path.join(self.examiner.run_dir(task), rundir.CANCEL)
         if not os.path.exists(note):
             self.instance.log.info("asked_to_stop", task=task.id, user=task.spec.user, by=task.cancel)
-            with suppress(FileNotFoundError):  # the run directory was taken away
+            try:
                 write_atomically(note, json.dumps({"by": task.cancel}).encode())
+            except (FileNotFoundError, NotADirectoryError):
+                return  # the run directory was taken away: its supervisor makes it anew
         tree.send_safely(supervisor, signal.SIGTERM)
 
     def _renew(self, lock: Lock) -> None:
@@ -187,7 +192,10 @@ class Runs:
     def _end_if_over(self, task: Task, lock: Lock, meta: Meta | None, pulse: Pulse) -> Ended | None:
         """A run without a pulse for its whole lease, or far beyond its time limit, is ended by force."""
         now = self.clock.boot()
-        if is_silent(pulse, now, self.instance.lease):
+        status = Status.FAILED
+        if task.cancel is not None and now > pulse.obey_by:
+            status, reason, error = Status.CANCELLED, "cancelled", f"cancelled by {task.cancel}; it had to be killed"
+        elif is_silent(pulse, now, self.instance.lease):
             reason, error = "hang", f"no heartbeat for {self.instance.lease:g} s, the lease of its lock"
         elif pulse.hard_stop is not None and now > pulse.hard_stop:
             reason, error = "timeout", "still there long after its time limit; its supervisor did not end it"
@@ -197,7 +205,7 @@ class Runs:
         if not left and (written := self._written_at_last(task)):
             return written
         outcome = Outcome(
-            status=Status.FAILED,
+            status=status,
             reason=reason,
             error=error,
             finished_at=self.clock.wall_ms(),
@@ -227,9 +235,11 @@ class Runs:
     def _never_started(self, task: Task, lock: Lock, verdict: Verdict) -> tuple[Ended | None, bool]:
         run_dir = self.examiner.run_dir(task)
         if task.cancel is None:
-            why = why_not_started(lock.holder)
+            why = why_not_started(lock.holder, came=os.path.lexists(os.path.join(run_dir, rundir.TRACE)))
             give_back(self.instance, task, lock, why=why, evidence=verdict.evidence)
             rundir.discard(run_dir)
+            if why == NOBODY_CAME:
+                ring(self.instance.paths.bells, "daemon", NOBODY_CAME)
             return None, True
         outcome = Outcome(
             status=Status.CANCELLED,
