@@ -222,8 +222,10 @@ def test_while_there_is_no_store_the_file_waits_in_the_spool(run: Run, trouble: 
 
 def test_who_submits_to_a_stopped_daemon_is_told(run: Run) -> None:
     """The task is there, and so is a word on what it waits for; with the daemon running there is none."""
-    note = "fairlead: note: the daemon does not run; `fairlead up` starts both services\n"
-    assert run("submit", "--prompt", "true").err == note
+    note = f"fairlead: note: no daemon runs for {run.home.path}; "
+    assert run("submit", "--prompt", "true").err == f"{note}`fairlead up` starts both services\n"
+    run.home.start("watchdog")
+    assert run("submit", "--prompt", "true").err == f"{note}`fairlead daemon --detach` starts it\n"
     run.home.start("daemon")
     assert run("submit", "--prompt", "true").err == ""
 
@@ -290,8 +292,8 @@ def test_who_waits_for_stopped_services_is_told(run: Run) -> None:
     run.home.open()
     with process(run.home, "submit", "--wait", "--prompt", "true") as one:
         assert one.stderr
-        assert "the daemon does not run" in one.stderr.readline()
-        assert "the watchdog does not run" in one.stderr.readline()
+        assert "no daemon runs for" in one.stderr.readline()
+        assert "no watchdog runs for" in one.stderr.readline()
         wait_waiting(run.home, "wait", one)
         run.home.up()
         out, _ = one.communicate(timeout=60)
