@@ -173,6 +173,7 @@ def test_ctrl_c_ends_what_waits(home: Home, words: tuple[str, ...], bell: str) -
         _, err = one.communicate(timeout=60)
     assert one.returncode == 130
     assert "Traceback" not in err
+    assert (f"the task goes on; `fairlead cancel {task_id}` stops it\n" in err) == (bell == "wait")
 
 
 @pytest.mark.parametrize("words", [("events", "-f"), ("logs", "-f")], ids=" ".join)
