@@ -175,7 +175,7 @@ def test_a_time_without_a_zone_is_noted(run: Run) -> None:
         (("--run-at", "noon"), "run_at: 'noon' is not a time"),
         (("--title", "two\nlines"), "title: must be one line"),
         (("--title", "x" * 201), "title: has 201 characters"),
-        (("--version", "x", "--title", "y"), "argument --version: 'x' is not a number"),
+        (("--version", "x", "--title", "y"), "argument --version: 'x' is not a whole number"),
     ],
     ids=str,
 )

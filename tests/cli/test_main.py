@@ -44,6 +44,9 @@ def test_an_unknown_command_is_refused_with_the_near_miss(run: Run) -> None:
 def test_wrong_arguments_say_where_to_read_on(run: Run) -> None:
     """Unknown options and missing arguments exit with 2 and name the command's help."""
     assert run.refusal("list", "--frob", code=2) == "unrecognized arguments: --frob (`fairlead list --help` says more)"
+    wrong = run.refusal("status", "--jsno", code=2)
+    assert wrong == "unrecognized arguments: --jsno; did you mean '--json'? (`fairlead status --help` says more)"
+    assert "argument --limit: 'abc' is not a whole number" in run.refusal("list", "--limit", "abc", code=2)
     assert "required: ID (`fairlead show --help` says more)" in run.refusal("show", code=2)
 
 
