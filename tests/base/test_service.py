@@ -16,7 +16,10 @@ def test_there_is_one_of_a_kind(tmp_path: Path) -> None:
     """A second process is refused with the first one's pid, and let in after the first one was killed."""
     path = tmp_path / "daemon.lock"
     with started("base", "be_single", path) as first:
-        assert run("base", "be_single", path) == f"The tester runs already for this instance, with pid {first.pid}.\n"
+        assert run("base", "be_single", path) == (
+            f"The tester runs already for this instance, with pid {first.pid}: "
+            f"leave the work to it, or stop it first with `kill {first.pid}`.\n"
+        )
         first.kill()
         first.wait()
         with started("base", "be_single", path) as second:

@@ -43,7 +43,7 @@ def test_a_refusal_does_not_stop_the_others(run: Run) -> None:
     done, waits = run.played(), run.home.submit()
     said = run("cancel", done, waits, code=5)
     assert said.out == f"{waits} is cancelled\n"
-    assert said.err.startswith(f"fairlead: task {done} is completed and cannot become cancelled")
+    assert said.err.startswith(f"fairlead: task {done} cannot be cancelled: it has ended already (completed).")
 
 
 def test_somebody_without_a_name_is_known_by_number(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +116,7 @@ def test_a_run_whose_supervisor_died_is_brought_back(run: Run) -> None:
     run.home.configure(intervals={"watch": 3600.0})
     with process(run.home, "requeue", task_id) as one:
         assert one.stderr
-        assert "the watchdog does not run" in one.stderr.readline()
+        assert "no watchdog runs for" in one.stderr.readline()
         wait_waiting(run.home, "requeue", one)
         run.home.start("watchdog")
         out, _ = one.communicate(timeout=60)
@@ -175,7 +175,7 @@ def test_a_time_without_a_zone_is_noted(run: Run) -> None:
         (("--run-at", "noon"), "run_at: 'noon' is not a time"),
         (("--title", "two\nlines"), "title: must be one line"),
         (("--title", "x" * 201), "title: has 201 characters"),
-        (("--version", "x", "--title", "y"), "argument --version: 'x' is not a number"),
+        (("--version", "x", "--title", "y"), "argument --version: 'x' is not a whole number"),
     ],
     ids=str,
 )

@@ -97,6 +97,26 @@ def test_bash_completes_commands_options_and_words(shells: Shells) -> None:
     ]
 
 
+def test_bash_completes_values(shells: Shells) -> None:
+    """What may stand behind an option, which scopes can be paused, and whose help there is; a way is named once."""
+    shells.home.configure(agents={"mine": {"command": ["true"]}})
+    offered = shells.bash(
+        *("list --status f", "submit --format ''", "submit --priority ''", "submit --agent m", "submit --agent s"),
+        *("pause ''", "help stat", "lock release ''", "config check ''"),
+    )
+    assert offered == [
+        ["failed"],
+        ["yaml", "json", "md"],
+        ["critical", "high", "medium", "low"],
+        ["mine"],
+        ["shell"],
+        ["all", "user:", "project:"],
+        ["status"],
+        [],
+        [],
+    ]
+
+
 def test_bash_completes_ids(shells: Shells) -> None:
     """Those of all tasks, finished ones too; none where there is no instance."""
     assert shells.bash("show ''") == [[]]

@@ -36,9 +36,15 @@ def test_before_the_first_start(run: Run) -> None:
     os.unlink(run.home.paths.config_file)
     found = findings(run)
     assert found["settings: defaults"] == ("ok", "")
-    assert found["the daemon does not run"] == ("fail", "`fairlead up`, or enable its service")
+    assert found["the daemon does not run"] == ("fail", "`fairlead up`")
     assert found["the watchdog does not run"][0] == "fail"
     assert found[f"there is no queue at {run.home.path} yet"] == ("warn", "fairlead up")
+
+
+def test_one_service_alone(run: Run) -> None:
+    """Beside one that runs, `up` would be refused: the other is started by itself."""
+    run.home.start("watchdog")
+    assert findings(run)["the daemon does not run"] == ("fail", "`fairlead daemon --detach`")
 
 
 def test_before_there_is_a_home(run: Run) -> None:
@@ -113,7 +119,7 @@ def test_files_that_nobody_takes_in(run: Run) -> None:
     run.home.open()
     Path(run.home.paths.intake, "20260101-000000000-0000000000@x.yaml").touch()
     level, what, advice = one_about(findings(run), "spool")
-    assert (level, what, advice) == ("warn", "2 files in the spool, and nobody takes them in", "start the daemon")
+    assert (level, what, advice) == ("warn", "2 files in the spool, and nobody takes them in", "`fairlead up`")
 
 
 def test_a_store_that_is_gone(run: Run) -> None:

@@ -6,6 +6,7 @@ import re
 import pytest
 from tests.cli.running import Run, process, shown, wait_waiting
 
+from fairlead.base.clock import SystemClock
 from fairlead.cli.eventlines import EventLines, words
 from fairlead.queue.states import Status
 from fairlead.queue.task import Event
@@ -82,7 +83,8 @@ def test_a_terminal_gets_colours(run: Run) -> None:
         ("claimed", {"attempt": 1, "token": 7, "pid": 3}, ""),
         ("claimed", {"attempt": 2}, "attempt 2"),
         ("changed", {"priority": 2, "run_at": None}, "medium priority"),
-        ("changed", {"priority": 1, "run_at": 0}, "high priority not before 1970-01-01T00:00:00Z"),
+        ("changed", {"priority": 1, "run_at": 0}, "high priority, not before 1970-01-01T00:00:00Z"),
+        ("changed", {"priority": 2, "title": "new"}, "now called new, medium priority"),
         ("retried", {"by": "ann", "after": "failed"}, "by ann after it had failed"),
         ("retried", {"by": "ann", "after": "lost"}, "by ann after it was lost"),
         ("paused", {"scope": "all", "by": "ann", "reason": "lunch"}, "all by ann: lunch"),
@@ -115,3 +117,13 @@ def test_events_without_a_task_or_a_user(run: Run) -> None:
     )
     forgotten = Event(at=0, event="started", status=Status.RUNNING, task_id="gone", user="ann")
     assert lines.line(forgotten) == "00:00:00  ann         started             gone"
+
+
+def test_what_did_not_happen_today_has_its_date(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A time alone is one of today."""
+    run.home.submit()
+    [today] = run.lines("events")
+    tomorrow = SystemClock().wall_ms() + 86_400_000
+    monkeypatch.setattr(SystemClock, "wall_ms", lambda _: tomorrow)
+    [line] = run.lines("events")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d " + re.escape(today), line)

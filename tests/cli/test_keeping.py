@@ -23,6 +23,13 @@ def test_pruning_tells_before_it_deletes(run: Run) -> None:
     run.refusal("show", task_id, code=4)
 
 
+def test_pruning_makes_no_instance(run: Run) -> None:
+    """Where there is no queue there is nothing to prune."""
+    before = os.listdir(run.home.path)
+    assert run.refusal("prune", "--dry-run", code=6).startswith("there is no queue at ")
+    assert os.listdir(run.home.path) == before
+
+
 def test_pruning_for_programs(run: Run) -> None:
     """Counts by kind, and what was kept although it is old."""
     run.played()

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -11,8 +12,8 @@ from tests.cli.running import Run, quarantined_task
 from tests.support.instance import Home
 
 from fairlead.base.errors import RefusedError
-from fairlead.cli.commands import lock
-from fairlead.queue.store import Lock
+from fairlead.cli.commands import lock, locks
+from fairlead.queue.store import Lock, PastLock
 
 
 def hold(home: Home, user: str) -> Lock:
@@ -93,8 +94,8 @@ def test_released_locks_are_remembered(run: Run) -> None:
     run.home.open().locks.release("bob", held.lock_id, why="enough", evidence={"by": "me"})
     _, newest, oldest = run.lines("locks", "--past")
     assert newest.startswith("user:bob  20")
-    assert newest.endswith("enough                                         by: me")
-    assert f"{task_id} completed" in oldest
+    assert newest.split("  ")[-1] == "by: me"
+    assert oldest.endswith(f"task {task_id} completed  its supervisor wrote the end down")
     [only] = run.json("locks", "--past", "--limit", "1")
     assert (only["name"], only["why"], only["evidence"]) == ("user:bob", "enough", {"by": "me"})
     assert only["released_at"] >= only["acquired_at"]
@@ -202,3 +203,32 @@ def test_wrong_words_are_refused(run: Run) -> None:
     assert "required: USER" in run.refusal("lock", "release", code=2)
     assert "cannot be a user" in run.refusal("lock", "release", "../x", code=2)
     assert "is not a task id" in run.refusal("lock", "release", "task:../x", code=2)
+
+
+@pytest.mark.parametrize(
+    ("why", "evidence", "said"),
+    [
+        ("t1 lost: reboot", {"proof": "another boot"}, ("task t1 was lost: the machine was started anew", "since")),
+        ("t1 cancelled: cancelled", {"proof": "never launched"}, ("task t1 was cancelled", "it was never started")),
+        ("t1 failed: timeout", {"written_by": "supervisor"}, ("task t1 failed: its time was up", "wrote the end")),
+        ("its holder died", {"proof": "its process is gone", "pid": 7}, ("its holder died", "is gone (pid 7)")),
+        ("forced by ann", {"by": "ann"}, ("forced by ann", "by: ann")),
+    ],
+    ids=str,
+)
+def test_past_locks_are_told_in_sentences(why: str, evidence: dict[str, Any], said: tuple[str, str]) -> None:
+    """Words for programs stay in the answer for programs."""
+    past = PastLock(
+        name="user:ann",
+        lock_id="l1",
+        token=1,
+        task_id="t1",
+        kind="run",
+        acquired_at=0,
+        released_at=1,
+        why=why,
+        evidence=evidence,
+    )
+    *_, reason, proof = locks._past_row(past)
+    assert reason == said[0]
+    assert said[1] in str(proof)

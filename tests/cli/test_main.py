@@ -1,5 +1,6 @@
 """How every command ends: exit codes, one sentence for what went wrong, and readers who leave."""
 
+import errno
 import os
 import shutil
 import signal
@@ -43,6 +44,9 @@ def test_an_unknown_command_is_refused_with_the_near_miss(run: Run) -> None:
 def test_wrong_arguments_say_where_to_read_on(run: Run) -> None:
     """Unknown options and missing arguments exit with 2 and name the command's help."""
     assert run.refusal("list", "--frob", code=2) == "unrecognized arguments: --frob (`fairlead list --help` says more)"
+    wrong = run.refusal("status", "--jsno", code=2)
+    assert wrong == "unrecognized arguments: --jsno; did you mean '--json'? (`fairlead status --help` says more)"
+    assert "argument --limit: 'abc' is not a whole number" in run.refusal("list", "--limit", "abc", code=2)
     assert "required: ID (`fairlead show --help` says more)" in run.refusal("show", code=2)
 
 
@@ -88,10 +92,9 @@ def test_a_store_that_was_lost_is_not_called_new(run: Run) -> None:
 def test_a_file_in_the_place_of_the_home_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """A home that is a file holds no queue, and none can be made there."""
     monkeypatch.setenv("FAIRLEAD_HOME", run.home.paths.config_file)
-    assert run.refusal("status", code=1) == f"{run.home.paths.config_file}/queue.db: Not a directory."
-    assert run.lines("doctor", code=1) == [
-        f"fail  {run.home.paths.config_file}: Not a directory -> FAIRLEAD_HOME names another instance"
-    ]
+    advice = "set FAIRLEAD_HOME to a directory of yours"
+    assert run.refusal("status", code=1) == f"{run.home.paths.config_file}/queue.db: Not a directory; {advice}."
+    assert run.lines("doctor", code=1) == [f"fail  {run.home.paths.config_file}: Not a directory -> {advice}"]
 
 
 def test_a_damaged_store_is_called_so(run: Run) -> None:
@@ -173,6 +176,7 @@ def test_ctrl_c_ends_what_waits(home: Home, words: tuple[str, ...], bell: str) -
         _, err = one.communicate(timeout=60)
     assert one.returncode == 130
     assert "Traceback" not in err
+    assert (f"the task goes on; `fairlead cancel {task_id}` stops it\n" in err) == (bell == "wait")
 
 
 @pytest.mark.parametrize("words", [("events", "-f"), ("logs", "-f")], ids=" ".join)
@@ -234,13 +238,24 @@ def test_doctor_says_that_the_instance_is_somebody_elses(public_place: Home, mod
     public_place.path.chmod(mode)
     done = as_nobody(public_place, "doctor")
     assert done.returncode == 1
-    assert done.stdout == f"fail  {public_place.path}: Permission denied -> FAIRLEAD_HOME names another instance\n"
+    assert done.stdout == f"fail  {public_place.path}: Permission denied -> set FAIRLEAD_HOME to a directory of yours\n"
 
 
 def test_a_home_that_cannot_be_made_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no directory can be made, the command says which."""
+    """Where no directory can be made, the command says which, and what to do."""
     monkeypatch.setenv("FAIRLEAD_HOME", "/proc/nowhere")
-    assert run.refusal("submit", "--prompt", "true", code=1) == "/proc/nowhere: No such file or directory."
+    wrong = "/proc/nowhere: No such file or directory; set FAIRLEAD_HOME to a directory of yours."
+    assert run.refusal("submit", "--prompt", "true", code=1) == wrong
+
+
+def test_a_file_elsewhere_is_no_reason_to_move_the_home(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Advice about the home is for what lies in it, or on the way to it."""
+
+    def refuse(_: list[str]) -> int:
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", "/elsewhere/file")
+
+    monkeypatch.setattr(cli, "load", lambda _: refuse)
+    assert run.refusal("status", code=1) == "/elsewhere/file: No such file or directory."
 
 
 # ---------------------------------------------------------------------- on a terminal

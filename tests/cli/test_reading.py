@@ -229,6 +229,6 @@ def test_a_task_that_the_store_has_forgotten_is_found_in_the_archive(run: Run) -
     run.home.store.forget(1 << 60, 100)
     assert run.json("show", task_id[-10:-4])["status"] == "failed"
     assert run.json("why", task_id)["status"] == "failed"
-    assert run.refusal("cancel", task_id, code=5).startswith(f"task {task_id} is failed and cannot become cancelled")
+    assert run.refusal("cancel", task_id, code=5).startswith(f"task {task_id} cannot be cancelled: it has ended")
     assert Path(run.json("show", task_id)["run_dir"]).is_dir()
     assert Status(run.json("wait", task_id, code=1)[0]["status"]) is Status.FAILED

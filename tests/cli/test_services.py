@@ -64,7 +64,10 @@ def test_there_is_one_of_a_kind(run: Run) -> None:
     """A second one is refused with the pid of the first."""
     first = run.home.start("watchdog")
     wrong = run.refusal("watchdog", code=5)
-    assert wrong == f"the watchdog runs already for this instance, with pid {first.pid}."
+    assert wrong == (
+        f"the watchdog runs already for this instance, with pid {first.pid}: leave the work to it, or stop it first"
+        f" with `kill {first.pid}`."
+    )
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -96,11 +99,11 @@ def test_services_in_the_background(home: Home) -> None:
 
 
 def test_a_service_that_cannot_start_in_the_background_says_why(home: Home) -> None:
-    """Who asked for it learns that another one runs already."""
+    """Who asked for it learns that another one runs already, with the exit code of the foreground."""
     first = home.start("daemon")
-    done = home.cli("daemon", "--detach", code=6)
-    assert done.stderr == (
-        f"fairlead: the daemon did not start: the daemon runs already for this instance, with pid {first.pid}.\n"
+    done = home.cli("daemon", "--detach", code=5)
+    assert done.stderr.startswith(
+        f"fairlead: the daemon did not start: the daemon runs already for this instance, with pid {first.pid}: "
     )
 
 

@@ -28,8 +28,10 @@ def test_show_of_a_waiting_task(run: Run) -> None:
     page = run("show", task_id).out
     fields, prompt, events = page.rstrip("\n").split("\n\n")
     assert dict(line.split(":", 1) for line in fields.splitlines()).keys() == {
-        *("id", "title", "status", "user", "project", "agent", "priority", "payload", "created", "not before", "from")
+        *("id", "title", "status", "user", "project", "agent", "priority", "payload", "created", "not before", "from"),
+        "directory",
     }
+    assert f"directory:   {run.home.path}" in fields
     assert "not before:  2030-01-01T00:00:00Z" in fields
     assert 'payload:     {"a": [1]}' in fields
     assert prompt == "prompt:\n  echo one\n  echo two"
@@ -130,6 +132,15 @@ def test_a_supervisor_that_is_gone_uses_nothing(run: Run) -> None:
     mine = this_process()
     assert usage_of(ProcessId(mine.pid, mine.start + 1)) is None
     kill(supervisor)
-    assert usage_of(ProcessId(supervisor.pid, supervisor.start)) is None
+    # The signal is sent; the kernel ends the process a moment later.
+    eventually(lambda: usage_of(ProcessId(supervisor.pid, supervisor.start)) is None, "it does not die")
     assert run.json("show", task_id)["usage"] is None
     assert usage_words(None) == ""
+
+
+def test_wrong_settings_hide_the_directory_alone(run: Run) -> None:
+    """Everything else about a task is shown, whatever is wrong with the settings."""
+    task_id = run.home.submit()
+    Path(run.home.paths.config_file).write_text("slots: many\n", encoding="utf-8")
+    shown = run.json("show", task_id)
+    assert (shown["id"], shown["directory"]) == (task_id, None)

@@ -35,7 +35,7 @@ def test_files_of_every_format_are_taken_in(run: Run, tmp_path: Path) -> None:
     files = [
         write(tmp_path, "a.yaml", "prompt: echo a\n"),
         write(tmp_path, "b.json", '{"prompt": "echo b"}'),
-        write(tmp_path, "c.md", "---\ntitle: third\n---\necho c\n"),
+        write(tmp_path, "c.md", "---\ntitle: third\nagent: shell\n---\necho c\n"),
     ]
     ids = run.lines("submit", *files)
     assert tasks(run.home) == ids
@@ -75,6 +75,19 @@ def test_a_file_that_cannot_be_read_stops_all(run: Run, tmp_path: Path) -> None:
     assert "cannot be read: Is a directory" in run.refusal("submit", str(tmp_path), code=2)
 
 
+def test_a_command_without_its_dashes_is_recognised(run: Run, tmp_path: Path) -> None:
+    """Words that are no files are taken for a command, and the way to run one is shown."""
+    wrong = run.refusal("submit", "echo", "hello you", code=2)
+    assert wrong.endswith("; to run a command: `fairlead submit -- echo 'hello you'`.")
+    assert "to run a command" not in run.refusal("submit", str(tmp_path / "none.yaml"), "x", code=2)
+
+
+def test_an_unknown_project_is_told_with_the_file_that_it_belongs_into(run: Run) -> None:
+    """The place of the settings is named, since there may be none yet."""
+    wrong = run.refusal("submit", "--project", "website", "--", "true", code=2)
+    assert wrong.endswith(f"; add it under `projects` in {run.home.paths.config_file}")
+
+
 def test_a_file_that_is_too_big_is_refused(run: Run, tmp_path: Path) -> None:
     """The setting's limit holds here as it does in the spool."""
     run.home.configure(limits={"task_file_bytes": 1000})
@@ -88,7 +101,7 @@ def test_a_file_that_is_too_big_is_refused(run: Run, tmp_path: Path) -> None:
         ((), "prompt: echo s\n"),
         (("--format", "yaml"), "prompt: echo s\n"),
         (("--format", "json"), '{"prompt": "echo s"}'),
-        (("--format", "md"), "echo s\n"),
+        (("--format", "md"), "---\nagent: shell\n---\necho s\n"),
     ],
     ids=str,
 )
@@ -222,8 +235,10 @@ def test_while_there_is_no_store_the_file_waits_in_the_spool(run: Run, trouble: 
 
 def test_who_submits_to_a_stopped_daemon_is_told(run: Run) -> None:
     """The task is there, and so is a word on what it waits for; with the daemon running there is none."""
-    note = "fairlead: note: the daemon does not run; `fairlead up` starts both services\n"
-    assert run("submit", "--prompt", "true").err == note
+    note = f"fairlead: note: no daemon runs for {run.home.path}; "
+    assert run("submit", "--prompt", "true").err == f"{note}`fairlead up` starts both services\n"
+    run.home.start("watchdog")
+    assert run("submit", "--prompt", "true").err == f"{note}`fairlead daemon --detach` starts it\n"
     run.home.start("daemon")
     assert run("submit", "--prompt", "true").err == ""
 
@@ -237,15 +252,25 @@ def test_a_dry_run_says_what_would_happen(run: Run, tmp_path: Path) -> None:
     one = write(tmp_path, "a.yaml", "prompt: echo a\nuser: bob\n")
     assert run.lines("submit", "--dry-run", one) == [
         f"{one}: 'echo a' for bob in project default, agent shell, medium priority",
+        f"  in {run.home.path}",
         "  would start at once",
     ]
     later = run.lines("submit", "--dry-run", "--prompt", "true", "--run-at", "2030-01-01T00:00")
+    assert later[0].startswith("'true' for ")
     assert later[0].endswith("Z")
-    assert later[1].startswith("  would wait: it is due in ")
-    assert later[2].startswith("  note: run_at: ")
+    assert later[2].startswith("  would wait: it is due in ")
+    assert later[3].startswith("  note: run_at: ")
     run("pause", "user:bob", "--reason", "lunch")
     assert "  would wait: bob is paused by " in run("submit", "--dry-run", one).out
     assert tasks(run.home) == []
+
+
+def test_a_dry_run_makes_no_instance(run: Run) -> None:
+    """It says that nobody would take the task up, and leaves no directory behind."""
+    before = os.listdir(run.home.path)
+    lines = run.lines("submit", "--dry-run", "--", "true")
+    assert lines[-1] == "  would wait: the daemon does not run; `fairlead up` starts both services"
+    assert os.listdir(run.home.path) == before
 
 
 def test_a_dry_run_finds_what_is_wrong(run: Run) -> None:
@@ -276,6 +301,8 @@ def test_waiting_tells_how_it_ended(run: Run) -> None:
     assert second == f"{first} completed"
     failed = run.lines("submit", "--wait", "--prompt", "exit 3", code=1)
     assert failed[1] == f"{failed[0]} failed: the agent ended with exit code 3"
+    said = run("submit", "--wait", "--prompt", "exit 3", code=1)
+    assert said.err == f"fairlead: note: `fairlead logs {said.out.split()[0]}` shows its output\n"
 
 
 def test_waiting_for_programs_is_one_document(run: Run) -> None:
@@ -290,8 +317,8 @@ def test_who_waits_for_stopped_services_is_told(run: Run) -> None:
     run.home.open()
     with process(run.home, "submit", "--wait", "--prompt", "true") as one:
         assert one.stderr
-        assert "the daemon does not run" in one.stderr.readline()
-        assert "the watchdog does not run" in one.stderr.readline()
+        assert "no daemon runs for" in one.stderr.readline()
+        assert "no watchdog runs for" in one.stderr.readline()
         wait_waiting(run.home, "wait", one)
         run.home.up()
         out, _ = one.communicate(timeout=60)

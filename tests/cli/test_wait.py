@@ -112,4 +112,4 @@ def test_the_exit_code_counts_even_if_nobody_reads(run: Run) -> None:
         check=False,
     )
     os.close(writer)
-    assert (done.returncode, done.stderr) == (1, b"")
+    assert (done.returncode, done.stderr) == (1, f"fairlead: note: `fairlead logs {bad}` shows its output\n".encode())

@@ -296,7 +296,7 @@ def test_yaml_collections_nest() -> None:
         ('"\\0": 1\n', "there is a NUL"),
         ('a: "\\ud800"\n', "invalid Unicode character escape"),
         ("a: b: c\n", "line 1, column 5: not valid YAML: mapping values are not allowed"),
-        ("a:\n\tb: c\n", "line 2, column 1: not valid YAML: found character that cannot start any token"),
+        ("a:\n\tb: c\n", "line 2: not valid YAML: a tab cannot indent; use spaces"),
         ("a: @home\n", "quote text that begins with @"),
         ("x: 1\na: 'x\n", "while scanning a quoted scalar that begins on line 2"),
         ("a: [1\n", "check the indentation, quotes and brackets"),
@@ -310,7 +310,7 @@ def test_yaml_refusals(text: str, message: str) -> None:
 
 def test_an_error_without_a_place_is_still_told() -> None:
     """If the YAML reader does not know where, the message comes without a line."""
-    error = documents._yaml_error(yaml.MarkedYAMLError(problem="lost"))
+    error = documents._yaml_error(yaml.MarkedYAMLError(problem="lost"), "")
     assert str(error) == "not valid YAML: lost; check the indentation, quotes and brackets"
     assert error.line is None
 

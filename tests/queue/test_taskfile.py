@@ -73,8 +73,8 @@ def refusal(**keys: Any) -> str:  # noqa: ANN401 - any value of any key
         ("t.yml", "prompt: go"),
         ("T.YAML", "prompt: go"),
         ("t.json", '{"prompt": "go"}'),
-        ("t.md", "go\n"),
-        ("t.x.markdown", "---\nproject: plain\n---\ngo\n"),
+        ("t.md", "---\nagent: shell\n---\ngo\n"),
+        ("t.x.markdown", "---\nproject: site\n---\ngo\n"),
     ],
 )
 def test_the_ending_decides_how_a_file_is_read(name: str, text: str) -> None:
@@ -202,6 +202,21 @@ def test_a_task_needs_something_to_do(text: str) -> None:
     """Without prompt and command, and a payload that reaches its agent, there is nothing to run."""
     (problem,) = problems(text)
     assert "prompt: give a prompt or a command (or a payload and an agent" in problem
+
+
+@pytest.mark.parametrize(("key", "meant"), [("promt", "prompt"), ("comand", "command")])
+def test_a_misspelt_prompt_is_not_also_missing(key: str, meant: str) -> None:
+    """One mistake is told once."""
+    assert problems(f"{key}: echo hi") == (f"line 1: {key}: there is no such key (did you mean '{meant}'?)",)
+
+
+def test_prose_is_no_script() -> None:
+    """Markdown goes to a shell only if its front matter says so; a command runs anyway, and agents get their text."""
+    (problem,) = problems("Mend the login test.\n", "t.md")
+    assert problem.startswith("line 1: prompt: agent 'shell' would run this text as a shell script; name an agent")
+    assert spec_of("---\nagent: shell\n---\necho hi\n", "t.md").agent == "shell"
+    assert spec_of("---\nagent: claude\n---\nMend it.\n", "t.md").agent == "claude"
+    assert spec_of("---\ncommand: make test\n---\nWhat it is for.\n", "t.md").command[-1] == "make test"
 
 
 def test_a_payload_is_enough_for_an_agent_that_reads_the_task_file() -> None:
@@ -390,6 +405,7 @@ def test_an_unknown_project_is_refused_with_the_known_ones() -> None:
     """The message lists the projects, the default one among them."""
     assert refusal(project="sites") == (
         "line 1: project: there is no project 'sites' (did you mean 'site'?); known: default, plain, site, stale"
+        "; add it under `projects` in config.yaml"
     )
 
 

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from fairlead.config.loading import load
+from fairlead.config.paths import Paths
 from fairlead.config.schema import Agent, Config
 from fairlead.queue.documents import MAX_DEPTH, MAX_YAML_VALUES, parse_yaml
 from fairlead.queue.task import PRIORITIES
@@ -93,8 +95,9 @@ def test_the_markdown_example_is_accepted() -> None:
 def test_the_shown_refusal_is_the_real_one() -> None:
     """The .error that the reference prints is what the code says about the file beside it."""
     section = REFERENCE[REFERENCE.index("## When a file is refused") :]
+    built_in = load(Paths("/nowhere"), {}).config
     with pytest.raises(TaskFileError) as caught:
-        parse(blocks("yaml", section)[0], "report.yaml")
+        parse_task(blocks("yaml", section)[0].encode(), "report.yaml", "alice", built_in, 0)
     assert blocks("text", section)[0] == f"{caught.value}\n"
 
 

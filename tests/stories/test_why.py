@@ -8,7 +8,7 @@ import pytest
 from tests.support.instance import Home
 
 from fairlead.base.bell import Listener
-from fairlead.base.clock import iso
+from fairlead.base.clock import iso, moment
 from fairlead.queue.decide import Obstacle, Reason
 from fairlead.queue.states import Status
 
@@ -58,7 +58,7 @@ def test_its_time_has_not_come(heard: Home) -> None:
     due = int(time.time() * 1000) + 3_600_000
     [only] = obstacles(heard, heard.submit(run_at=iso(due)))
     assert only.reason is Reason.NOT_DUE
-    assert str(iso(due)) in only.detail
+    assert only.detail.endswith(f", at {moment(due)}")
 
 
 def test_another_task_of_the_user_runs(heard: Home) -> None:
@@ -117,13 +117,13 @@ def test_no_slot_is_free(heard: Home) -> None:
 @pytest.mark.parametrize(
     ("scope", "word"),
     [
-        ("all", "all starting is paused"),
-        ("user:ann", "ann is paused by eve: lunch"),
-        ("project:default", "project default is paused"),
+        ("all", "all starting is paused by eve: lunch; `fairlead resume` goes on"),
+        ("user:ann", "ann is paused by eve: lunch; `fairlead resume user:ann` goes on"),
+        ("project:default", "project default is paused by eve: lunch; `fairlead resume project:default` goes on"),
     ],
 )
 def test_it_is_paused(heard: Home, scope: str, word: str) -> None:
-    """It says what is paused, and by whom."""
+    """It says what is paused, by whom, why, and how it goes on."""
     task = heard.submit()
     heard.operations().pause(scope, by="eve", reason="lunch")
     found = obstacles(heard, task)
@@ -138,7 +138,7 @@ def test_a_pause_without_a_reason_and_of_somebody_else(heard: Home) -> None:
     heard.operations().pause("user:bob", by="eve")
     assert obstacles(heard, task) == []
     heard.operations().pause("user:ann", by="eve")
-    assert obstacles(heard, task)[0].detail == "ann is paused by eve"
+    assert obstacles(heard, task)[0].detail == "ann is paused by eve; `fairlead resume user:ann` goes on"
 
 
 def test_others_have_had_less(heard: Home) -> None:

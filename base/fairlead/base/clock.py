@@ -30,6 +30,12 @@ class SystemClock:
         return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+def moment(ms: int | None) -> str:
+    """Wall milliseconds for people: UTC, to the second."""
+    text = iso(ms)
+    return f"{text[:19]}Z" if text else ""
+
+
 def iso(ms: int | None) -> str | None:
     """Render wall milliseconds as UTC ISO-8601 with milliseconds; nothing stays nothing.
 

@@ -21,6 +21,11 @@ LONGEST_SLEEP = 3600.0
 class AlreadyRunningError(RefusedError):
     """Another process of this kind runs for this instance already."""
 
+    def __init__(self, what: str, pid: str) -> None:
+        self.fact = f"{what} runs already for this instance, with pid {pid or 'unknown'}"
+        how = f" with `kill {pid}`" if pid else ""
+        super().__init__(f"{self.fact}: leave the work to it, or stop it first{how}.")
+
 
 def lock_patiently(fd: int, patience: float) -> bool:
     """Take the flock of an open file for oneself, waiting a moment for others to go; False if they did not."""
@@ -46,8 +51,8 @@ class Single:
     def take(self, patience: float = PATIENCE) -> None:
         """Be the one, waiting a moment for a predecessor to go."""
         if not lock_patiently(self._fd, patience):
-            pid = os.pread(self._fd, 20, 0).decode("ascii", "replace").strip() or "unknown"
-            raise AlreadyRunningError(f"{self._what} runs already for this instance, with pid {pid}.")
+            pid = os.pread(self._fd, 20, 0).decode("ascii", "replace").strip()
+            raise AlreadyRunningError(self._what, pid)
         os.ftruncate(self._fd, 0)
         os.lseek(self._fd, 0, os.SEEK_SET)
         write_all(self._fd, f"{os.getpid()}\n".encode())

@@ -28,7 +28,15 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong, and where to read on."""
-        raise UsageError(f"{message} (`{self.prog} --help` says more)")
+        raise UsageError(f"{message}{self._meant(message)} (`{self.prog} --help` says more)")
+
+    def _meant(self, message: str) -> str:
+        """The option that is like the first unknown one; nothing for other mistakes."""
+        from fairlead.config.problems import did_you_mean  # noqa: PLC0415 - only a mistake should pay for it
+
+        _, _, unknown = message.partition("unrecognized arguments: ")
+        word = unknown.split(" ")[0].partition("=")[0]
+        return did_you_mean(word, self._option_string_actions) if word.startswith("--") else ""
 
 
 def parser(name: str, summary: str, examples: Sequence[str], *, json: bool = True) -> Parser:

@@ -14,6 +14,7 @@ from fairlead.base.errors import FairleadError
 from fairlead.base.files import names_in
 from fairlead.cli.access import Access
 from fairlead.cli.output import counted
+from fairlead.cli.quick import OTHER_HOME
 from fairlead.conductor.rundir import all_active
 from fairlead.config.loading import load
 from fairlead.config.paths import Paths
@@ -22,6 +23,7 @@ from fairlead.config.schema import Config
 from fairlead.daemon.spool import is_left_alone
 from fairlead.queue.errors import NoSuchTaskError
 from fairlead.queue.instance import StoreMissingError, refuse_missing_store
+from fairlead.queue.services import SERVICES, starter
 from fairlead.queue.store import Store
 
 #: Less room than this on the instance's disk is worth a word, less than a tenth of it an alarm.
@@ -41,7 +43,7 @@ class Finding(NamedTuple):
 def examine(paths: Paths) -> Iterator[Finding]:
     """Every check, in the order in which a person would mend things."""
     if refusal := _refusal(paths.home):
-        yield Finding("fail", f"{paths.home}: {refusal}", "FAIRLEAD_HOME names another instance")
+        yield Finding("fail", f"{paths.home}: {refusal}", OTHER_HOME)
         return
     yield from _settings(paths)
     yield from _disk(paths)
@@ -107,11 +109,11 @@ def _file_system(path: str) -> str:
 
 
 def _services(paths: Paths) -> Iterator[Finding]:
-    for name in ("daemon", "watchdog"):
+    for name in SERVICES:
         if is_heard(paths.bells, name):
             yield Finding("ok", f"the {name} runs")
         else:
-            yield Finding("fail", f"the {name} does not run", "`fairlead up`, or enable its service")
+            yield Finding("fail", f"the {name} does not run", f"`{starter(paths.bells, name)}`")
 
 
 def _files(paths: Paths) -> Iterator[Finding]:
@@ -122,7 +124,7 @@ def _files(paths: Paths) -> Iterator[Finding]:
     waiting = [*names_in(paths.intake), *(name for name in names_in(paths.spool) if not is_left_alone(name))]
     if waiting and not is_heard(paths.bells, "daemon"):
         what = f"{counted(len(waiting), 'file')} in the spool, and nobody takes them in"
-        yield Finding("warn", what, "start the daemon")
+        yield Finding("warn", what, f"`{starter(paths.bells, 'daemon')}`")
 
 
 # ---------------------------------------------------------------------- the store, and what it knows

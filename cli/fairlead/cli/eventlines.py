@@ -18,6 +18,7 @@ _SAID: dict[str, Callable[[Any], str]] = {
     "lock": str,
     "file": str,
     "what": str,
+    "title": lambda title: f"now called {title}",
     "priority": lambda rank: f"{PRIORITIES[rank]} priority",
     "run_at": lambda when: f"not before {moment(when)}",
     "attempt": lambda number: "" if number == 1 else f"attempt {number}",
@@ -58,7 +59,8 @@ def words(event: str, detail: Mapping[str, Any]) -> str:
     told = {
         key: value for key, value in detail.items() if value not in (None, "") and key not in _silent(event, detail)
     }
-    about = " ".join(filter(None, (say(told[key]) for key, say in _SAID.items() if key in told)))
+    between = ", " if event == "changed" else " "
+    about = between.join(filter(None, (say(told[key]) for key, say in _SAID.items() if key in told)))
     sentence = "; ".join(_brief(str(told[key])) for key in _SENTENCES if key in told)
     took = f"({show_duration(told['held'])})" if "held" in told else ""
     return one_line(f"{': '.join(filter(None, (about, sentence)))} {took}".strip(), _LINE)

@@ -105,8 +105,18 @@ def complain_of_system(error: OSError) -> int:
     if error.filename is None:
         _forget_output()
     place = "" if error.filename is None else f"{error.filename}: "
-    advice = " FAIRLEAD_HOME names another instance." if isinstance(error, PermissionError) else ""
-    return complain(f"{place}{error.strerror or error}.{advice}", 1)
+    return complain(f"{place}{error.strerror or error}{_advice(error)}.", 1)
+
+
+def _advice(error: OSError) -> str:
+    """The next step of somebody whose instance cannot be where it was to be."""
+    import errno  # noqa: PLC0415 - only trouble should pay for it
+
+    from fairlead.cli.quick import OTHER_HOME, is_at_home  # noqa: PLC0415 - as above
+
+    of_the_place = (errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.EROFS)
+    is_meant = error.errno in of_the_place and isinstance(error.filename, str) and is_at_home(error.filename)
+    return f"; {OTHER_HOME}" if is_meant else ""
 
 
 def _forget_output() -> None:

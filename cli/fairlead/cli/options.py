@@ -34,7 +34,7 @@ def duration(text: str) -> float:
 def whole(text: str) -> int:
     """A number of things, from 0 on."""
     if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of things: write 0, 1, 2, …")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number: write 0, 1, 2, …")
     return int(text)
 
 

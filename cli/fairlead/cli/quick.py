@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from fairlead.cli.arguments import Parser
 
 
+#: What to do about an instance that is not the one that was meant, or cannot be used.
+OTHER_HOME = "set FAIRLEAD_HOME to a directory of yours"
+
+
 class NoInstanceError(UnavailableError):
     """There is no instance yet."""
 
@@ -21,6 +25,12 @@ def wants_json(words: list[str], make_parser: "Callable[[], Parser]") -> bool:
     if words in ([], ["--json"]):
         return bool(words)
     return bool(make_parser().parse_args(words).json)
+
+
+def is_at_home(path: str) -> bool:
+    """Whether a path lies in the instance's home, or on the way to it."""
+    home, place = (os.path.join(one, "") for one in (find_paths().home, os.path.abspath(path)))
+    return place.startswith(home) or home.startswith(place)
 
 
 def open_connection(paths: Paths | None = None) -> Connection:
@@ -39,5 +49,6 @@ def _missing(paths: Paths) -> NoInstanceError:
 
     refuse_missing_store(paths)
     return NoInstanceError(
-        f"there is no queue at {paths.home} yet: `fairlead up` starts one there; FAIRLEAD_HOME names another."
+        f"there is no queue at {paths.home} yet: `fairlead up` starts one there; if yours is elsewhere,"
+        " set FAIRLEAD_HOME to its directory."
     )

@@ -33,6 +33,10 @@ Make = Callable[[Paths, Mapping[str, str], Log], Service]
 class NotStartedError(UnavailableError):
     """The service did not start."""
 
+    def __init__(self, sentence: str, exit_code: int) -> None:
+        super().__init__(sentence)
+        self.exit_code = exit_code
+
 
 def service_parser(name: str, summary: str) -> Parser:
     """What both services take."""
@@ -93,7 +97,9 @@ def _detach(name: str, paths: Paths, config: Config, make: Make) -> int:
     with open(reader, "rb") as pipe:
         word = pipe.read()
     if word != _READY:
-        raise NotStartedError(f"the {name} did not start: {word.decode() or f'{paths.error_log} may say why.'}")
+        code, _, why = word.decode().partition(" ")
+        sentence = f"the {name} did not start: {why or f'{paths.error_log} may say why.'}"
+        raise NotStartedError(sentence, int(code or UnavailableError.exit_code))
     lock = paths.daemon_lock if name == "daemon" else paths.watchdog_lock
     print(f"the {name} runs in the background; its pid is in {lock}, its log is {paths.log_file}")
     return 0
@@ -129,4 +135,4 @@ def _run_and_tell(name: str, paths: Paths, config: Config, make: Make, writer: i
         except FairleadError as error:
             if pipe.closed:
                 raise
-            pipe.write(str(error).encode())
+            pipe.write(f"{error.exit_code} {error}".encode())

@@ -10,6 +10,7 @@ from fairlead.base.clock import SystemClock
 from fairlead.base.files import make_directory
 from fairlead.cli.output import note
 from fairlead.config.paths import Paths
+from fairlead.queue.services import how_to_start
 
 #: A ring may be lost: look again at least this often.
 LOOK_AGAIN = 2.0
@@ -60,4 +61,4 @@ def tell_of_stopped(paths: Paths, *names: str) -> None:
     """Say which services do not run, to whoever waits for their work."""
     for name in names:
         if not is_heard(paths.bells, name):
-            note(f"the {name} does not run; `fairlead up` starts both services")
+            note(f"no {name} runs for {paths.home}; {how_to_start(paths.bells, name)}")

@@ -11,6 +11,7 @@ from fairlead.base.clock import iso
 from fairlead.base.errors import RefusedError
 from fairlead.conductor.orders import MARKER, NAME, PROGRESS, PROMPT, RESULT, Launch
 from fairlead.config.paths import Paths
+from fairlead.config.places import directory_of
 from fairlead.config.schema import Agent, Config, Project
 from fairlead.queue.store import Claim
 from fairlead.queue.task import PRIORITIES, Spec, Task
@@ -71,7 +72,7 @@ def _directory(spec: Spec, config: Config, paths: Paths) -> str:
     project = config.projects.get(spec.project)
     if project is None and spec.project != config.default_project:
         raise CannotLaunchError(_not_known("project", spec.project, {*config.projects, config.default_project}))
-    path = os.path.expanduser(project.path) if project else paths.home
+    path = directory_of(spec.project, config, paths)
     if not os.path.isdir(path):
         raise CannotLaunchError(
             f"project {spec.project!r} is at {path}, which is not a directory; make it, then retry."

@@ -117,7 +117,9 @@ class Agent(Section, frozen=True):
 class Project(Section, frozen=True):
     """A tree that agents work in."""
 
-    path: Annotated[Text, Meta(description="The working directory; ~ is the instance's home directory.")]
+    path: Annotated[
+        Text, Meta(description="The working directory; ~ is the home of the Unix user that runs the daemon.")
+    ]
     owner: Annotated[
         Name | None,
         Meta(description="The user that tasks of this project belong to unless they say otherwise."),

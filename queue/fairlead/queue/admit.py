@@ -172,7 +172,8 @@ class Admission:
     def _read(self, file: Claimed) -> tuple[Submission, tuple[str, ...]]:
         data = read_plain(file.path, self.config.limits.task_file_bytes)
         now = self.clock.wall_ms()
-        parsed = parse_task(data, file.name, self._owner(file.path), self.config, now)
+        owner, config_file = self._owner(file.path), self.paths.config_file
+        parsed = parse_task(data, file.name, owner, self.config, now, config_file=config_file)
         express = is_express(parsed.spec.user, parsed.spec.priority, self.config.operators)
         submission = Submission(id=file.id, spec=parsed.spec, created_at=created_at(file.id, now), express=express)
         return submission, tuple(parsed.notes)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from fairlead.base.clock import iso
+from fairlead.base.clock import moment
 from fairlead.base.durations import show_duration
 from fairlead.queue.task import PRIORITIES
 
@@ -77,6 +77,8 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     ageing: float
     candidates: tuple[Candidate, ...]
     paused: bool = False
+    #: What is said of each paused scope; a sentence that knows no more where nothing is.
+    pauses: dict[str, str] = {}
 
 
 class Pick(Struct, frozen=True, kw_only=True):
@@ -234,17 +236,18 @@ def _place(position: int) -> str:
 def _too_early(snapshot: Snapshot, head: Head) -> Iterator[Obstacle]:
     if head.since > snapshot.now:
         wait = show_duration((head.since - snapshot.now) / 1000.0)
-        yield Obstacle(reason=Reason.NOT_DUE, detail=f"it is due in {wait}, at {iso(head.since)}")
+        yield Obstacle(reason=Reason.NOT_DUE, detail=f"it is due in {wait}, at {moment(head.since)}")
 
 
 def _stopped(snapshot: Snapshot, candidate: Candidate | None, project: str) -> Iterator[Obstacle]:
     """What an operator, or a lock, has stopped."""
     if snapshot.paused:
-        yield Obstacle(reason=Reason.PAUSED, detail="all starting is paused")
+        yield Obstacle(reason=Reason.PAUSED, detail=snapshot.pauses.get("all", "all starting is paused"))
     if candidate is None:
         return
     if any(lane.paused for lane in candidate.lanes if lane.project == project):
-        yield Obstacle(reason=Reason.PAUSED, detail=f"project {project} is paused")
+        detail = snapshot.pauses.get(f"project:{project}", f"project {project} is paused")
+        yield Obstacle(reason=Reason.PAUSED, detail=detail)
     if candidate.hold is not None:
         detail = _hold_detail(candidate.user, candidate.hold)
         yield Obstacle(reason=candidate.hold.reason, detail=detail)

@@ -143,6 +143,7 @@ _CONSTANTS = {
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
+_TAB = "a tab cannot indent; use spaces"
 _HINTS = {
     "mapping values are not allowed in this context": "quote text that contains ': '; check the indentation",
     "found character that cannot start any token": "quote text that begins with @, % or `; indent by spaces",
@@ -167,7 +168,7 @@ def _yaml_events(text: str) -> Iterator[yaml.Event]:
         while (event := parser.get_event()) is not None:
             yield event
     except yaml.MarkedYAMLError as error:
-        raise _yaml_error(error) from None
+        raise _yaml_error(error, text) from None
     except yaml.reader.ReaderError as error:
         line = text.encode().count(b"\n", 0, error.position) + 1
         raise DocumentError(f"not valid YAML: {error.reason}; remove them", line) from None
@@ -175,12 +176,19 @@ def _yaml_events(text: str) -> Iterator[yaml.Event]:
         parser.dispose()
 
 
-def _yaml_error(error: yaml.MarkedYAMLError) -> DocumentError:
+def _yaml_error(error: yaml.MarkedYAMLError, text: str) -> DocumentError:
     mark, start = error.problem_mark, error.context_mark
+    if mark and _is_indented_by_tab(text, mark.line):
+        return DocumentError(f"not valid YAML: {_TAB}", mark.line + 1)
     hint = _HINTS.get(error.problem or "", "check the indentation, quotes and brackets")
     context = f" {error.context} that begins on line {start.line + 1}" if error.context and start else ""
     message = f"not valid YAML: {error.problem}{context}; {hint}"
     return DocumentError(message, mark.line + 1, mark.column + 1) if mark else DocumentError(message)
+
+
+def _is_indented_by_tab(text: str, line: int) -> bool:
+    lines = text.split("\n", line + 1)
+    return line < len(lines) and re.match(" *\t", lines[line]) is not None
 
 
 class _YamlBuilder:

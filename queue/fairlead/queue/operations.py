@@ -53,7 +53,9 @@ class Submitting:
 
     def check(self, name: str, data: bytes) -> Parsed:
         """Read the file as intake would; raises with all that is wrong, and nothing has happened."""
-        return check_submission(name, data, self.owner, self.instance.config, self.instance.clock.wall_ms())
+        instance = self.instance
+        now, config_file = instance.clock.wall_ms(), instance.paths.config_file
+        return check_submission(name, data, self.owner, instance.config, now, config_file)
 
     def submit(self, files: Sequence[tuple[str, bytes]]) -> list[Submitted]:
         """Take all files in with one commit, durable when this returns, or none of them."""
@@ -116,12 +118,12 @@ class Submitting:
         return [Submitted(id=file.id, name=file.name, spooled=True) for file in laid]
 
 
-def check_submission(name: str, data: bytes, owner: str, config: Config, now: int) -> Parsed:
+def check_submission(name: str, data: bytes, owner: str, config: Config, now: int, config_file: str) -> Parsed:
     """Read a file that its owner submits as intake would; raises with all that is wrong."""
     limit = config.limits.task_file_bytes
     if len(data) > limit:
         raise UsageError(f"{name}: it has {len(data)} bytes; at most {limit} are allowed.")
-    return parse_task(data, name, config.default_user or owner, config, now)
+    return parse_task(data, name, config.default_user or owner, config, now, config_file=config_file)
 
 
 class Operations:

@@ -24,7 +24,8 @@ class Spooling:
 
     def check(self, name: str, data: bytes) -> Parsed:
         """Read the file as intake would; raises with all that is wrong."""
-        return check_submission(name, data, self.owner, self.config, self.clock.wall_ms())
+        now, config_file = self.clock.wall_ms(), self.paths.config_file
+        return check_submission(name, data, self.owner, self.config, now, config_file)
 
     def submit(self, files: Sequence[tuple[str, bytes]]) -> list[Submitted]:
         """Lay all files into the spool, durably, or none: wrong ones are refused first, on an error all go again."""

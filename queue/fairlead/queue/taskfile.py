@@ -88,13 +88,15 @@ class Parsed(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def parse_task(data: bytes, name: str, owner: str, config: Config, now_ms: int) -> Parsed:
+def parse_task(
+    data: bytes, name: str, owner: str, config: Config, now_ms: int, *, config_file: str = "config.yaml"
+) -> Parsed:
     """Read the file `name`; it is `owner`'s unless the file, its project or the settings say otherwise."""
     try:
         document = _format_of(name)(data)
     except DocumentError as error:
         raise TaskFileError(name, [one_line(str(error), 400)]) from None
-    draft = _Draft(document, config, now_ms)
+    draft = _Draft(document, config, now_ms, config_file)
     spec = draft.read(name, owner)
     draft.refuse_problems(name)
     return Parsed(spec, tuple(draft.notes))
@@ -131,11 +133,12 @@ class _ItemsError(UsageError):
 class _Draft:
     """One file on its way to a Spec: reads key after key and collects every problem."""
 
-    def __init__(self, document: Document, config: Config, now_ms: int) -> None:
+    def __init__(self, document: Document, config: Config, now_ms: int, config_file: str) -> None:
         self.notes: list[str] = []
         self._document = document
         self._config = config
         self._now_ms = now_ms
+        self._config_file = config_file
         self._problems: list[tuple[int, str]] = []
         self._more = 0
         self._wrong: set[str | int] = set()
@@ -151,6 +154,8 @@ class _Draft:
         payload = self._field("payload", _payload, {})
         self._need_work(prompt, command, payload, agent)
         self._check_prompt_fits(prompt, command, agent)
+        if _format_of(name) is parse_markdown and prompt and not command:
+            self._refuse_prose_as_script(agent)
         action = self._action(agent)
         return Spec(
             user=self._user(settings, owner),
@@ -205,6 +210,8 @@ class _Draft:
         for key in unknown[:MAX_PROBLEMS]:
             meant = _meant(key, KEYS) or f"; the keys are {', '.join(KEYS)}"
             self._problem(f"there is no such key{meant}", key)
+            # Whoever meant to write one of these need not be told that it is missing.
+            self._wrong |= {near_miss(key, KEYS)} & {"prompt", "command"}
         self._more += len(unknown[MAX_PROBLEMS:])
 
     def _project(self) -> str:
@@ -212,7 +219,8 @@ class _Draft:
         # The default project may do without an entry: its tasks then run in the instance's home.
         if project != self._config.default_project and project not in self._config.projects:
             known = {self._config.default_project, *self._config.projects}
-            self._problem(_unknown("project", project, known), "project")
+            where = f"add it under `projects` in {self._config_file}"
+            self._problem(f"{_unknown('project', project, known)}; {where}", "project")
         return project
 
     def _agent(self, settings: Project) -> str:
@@ -255,6 +263,16 @@ class _Draft:
             self._problem(
                 f"has {len(prompt.encode())} bytes, and agent '{agent}' passes it as an argument, where "
                 f"Linux takes at most {MAX_ARGUMENT}; use an agent with {{prompt_file}} or `stdin: prompt`",
+                "prompt",
+            )
+
+    def _refuse_prose_as_script(self, agent: str) -> None:
+        """Markdown is prose: a shell gets it only if the file itself says so."""
+        template = self._config.agents.get(agent)
+        if template and template.command[: len(_SHELL)] == _SHELL and self._document.data.get("agent") is None:
+            self._problem(
+                f"agent '{agent}' would run this text as a shell script; name an agent in the front matter, like "
+                "`agent: claude`, or use `command:`",
                 "prompt",
             )
 

@@ -4,14 +4,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from fairlead.base.bell import is_heard
-from fairlead.base.clock import Clock, iso
+from fairlead.base.clock import Clock, moment
 from fairlead.config.paths import Paths
 from fairlead.queue.decide import Candidate, Head, Hold, Obstacle, Reason, Snapshot, explain
 from fairlead.queue.lockfiles import LockFiles
 from fairlead.queue.locks import LockManager
+from fairlead.queue.services import how_to_start
 from fairlead.queue.sqlite.store import SqliteStore
 from fairlead.queue.states import ACTIVE, FINAL
-from fairlead.queue.store import Lock
+from fairlead.queue.store import Lock, Pause
 from fairlead.queue.task import Task
 
 #: More users than this are not looked at: the answer would be "many are before you" anyway.
@@ -51,7 +52,7 @@ class Why:
         return Answer(task_id=task.id, status=task.status, summary=summary, obstacles=obstacles)
 
     def _active(self, task: Task) -> str:
-        since = f"since {iso(task.started_at)}" if task.started_at else "and is about to start"
+        since = f"since {moment(task.started_at)}" if task.started_at else "and is about to start"
         wish = f"; {task.cancel} asked it to stop" if task.cancel else ""
         missing = (
             "" if is_heard(self.paths.bells, "watchdog") else "; the watchdog does not run, so its end is not seen"
@@ -63,7 +64,7 @@ class Why:
         found = (*self._kept(task), *explain(self._snapshot(task), task.spec.user, task.spec.project, head))
         if is_heard(self.paths.bells, "daemon"):
             return found
-        stopped = "the daemon does not run: start it with `fairlead up`, or enable its service"
+        stopped = f"the daemon does not run; {how_to_start(self.paths.bells, 'daemon')}"
         return (Obstacle(reason=Reason.NO_DAEMON, detail=stopped), *found)
 
     def _kept(self, task: Task) -> tuple[Obstacle, ...]:
@@ -89,7 +90,8 @@ class Why:
         free = int(facts.get("slots_max", "1")) - self.store.count_active()
         own = self._own(task, foreign)
         others = tuple(candidate for candidate in whole.candidates if candidate.user != own.user)
-        return replace(whole, free_slots=free, candidates=(own, *others))
+        pauses = {pause.scope: _pause(pause) for pause in self.store.pauses()}
+        return replace(whole, free_slots=free, candidates=(own, *others), pauses=pauses)
 
     def _is_serialized(self) -> bool:
         return self.store.facts().get("serialized", "1") == "1"
@@ -105,8 +107,7 @@ class Why:
     def _hold(self, user: str, foreign: set[str]) -> Hold | None:
         for pause in self.store.pauses():
             if pause.scope == f"user:{user}":
-                because = f": {pause.reason}" if pause.reason else ""
-                return Hold(reason=Reason.PAUSED, detail=f"{user} is paused by {pause.by}{because}")
+                return Hold(reason=Reason.PAUSED, detail=_pause(pause))
         lock = self.store.lock(f"user:{user}")
         if lock is not None:
             return _lock_hold(user, lock)
@@ -116,6 +117,15 @@ class Why:
             detail = f"the lock file {found.path} is not Fairlead's ({found.maker}): whoever made it has to remove it"
             return Hold(reason=Reason.FOREIGN_LOCK, detail=detail)
         return None
+
+
+def _pause(pause: Pause) -> str:
+    """Who paused it, why, and how it goes on."""
+    kind, _, name = pause.scope.partition(":")
+    what = {"all": "all starting", "user": name, "project": f"project {name}"}[kind]
+    because = f": {pause.reason}" if pause.reason else ""
+    scope = "" if kind == "all" else f" {pause.scope}"
+    return f"{what} is paused by {pause.by}{because}; `fairlead resume{scope}` goes on"
 
 
 def _lock_hold(user: str, lock: Lock) -> Hold:
@@ -136,4 +146,4 @@ def _quarantine(whose: str, lock: Lock) -> str:
 def _ended(task: Task) -> str:
     error = f": {task.outcome.error}" if task.outcome and task.outcome.error else ""
     again = "" if task.status == "completed" else f"; `fairlead retry {task.id}` runs it again"
-    return f"it is {task.status} since {iso(task.finished_at)}{error}{again}"
+    return f"it is {task.status} since {moment(task.finished_at)}{error}{again}"

@@ -1,10 +1,11 @@
 """fairlead cancel."""
 
+from fairlead.base.errors import RefusedError
 from fairlead.cli.access import Changing, who
 from fairlead.cli.arguments import Parser, parser
 from fairlead.cli.changing import change_each
 from fairlead.cli.options import add_ids
-from fairlead.queue.states import FINAL, Status, check_transition
+from fairlead.queue.states import FINAL, RETRYABLE
 from fairlead.queue.task import Task
 
 
@@ -26,10 +27,16 @@ def main(words: list[str]) -> int:
         operations = access.operations()
 
         def cancel(task: Task) -> Task:
-            check_transition(task.id, task.status, Status.CANCELLED)
+            _refuse_ended(task)
             return operations.cancel(task.id, by=who())
 
         return change_each([access.task(part) for part in args.ids], cancel, _describe, as_json=args.json)
+
+
+def _refuse_ended(task: Task) -> None:
+    if task.status in FINAL:
+        again = f"; `fairlead retry {task.id}` runs it again" if task.status in RETRYABLE else ""
+        raise RefusedError(f"task {task.id} cannot be cancelled: it has ended already ({task.status}){again}.")
 
 
 def _describe(task: Task) -> str:

@@ -3,17 +3,35 @@
 from fairlead.cli.arguments import Parser, parser
 from fairlead.cli.commands import COMMANDS
 from fairlead.cli.reference import actions, parsers
+from fairlead.queue.task import PRIORITIES
 
 #: Commands whose arguments are ids, and those with words of their own.
 _TAKE_IDS = ("show", "logs", "wait", "why", "cancel", "retry", "requeue", "change")
 _WORDS = {"config": "check show", "lock": "hold release", "completion": "bash zsh fish"}
 _IDS = 'fairlead list --all --limit 200 2>/dev/null | tail -n +2 | cut -d" " -f1'
 
+_AGENTS = r"fairlead config show 2>/dev/null | sed -n 's/^agents\.\([^. ]*\)\..*/\1/p' | sort -u"
+_PRIORITIES = " ".join(PRIORITIES)
+#: What bash offers behind an option whose parser does not list its values.
+_VALUES = {
+    "submit --agent": f"$({_AGENTS})",
+    "submit --priority": _PRIORITIES,
+    "change --priority": _PRIORITIES,
+}
+_SCOPES = "all user: project:"
+
 _BASH = """\
 _fairlead() {
     local word="${COMP_WORDS[COMP_CWORD]}" options="" words=""
-    if [ "$COMP_CWORD" -eq 1 ]; then
+    if [ "$COMP_CWORD" -eq 1 ] || [ "$COMP_CWORD ${COMP_WORDS[1]}" = "2 help" ]; then
         COMPREPLY=($(compgen -W "@NAMES@" -- "$word"))
+        return
+    fi
+    case "${COMP_WORDS[1]} ${COMP_WORDS[COMP_CWORD - 1]}" in
+@VALUES@
+    esac
+    if [ -n "$words" ]; then
+        COMPREPLY=($(compgen -W "$words" -- "$word"))
         return
     fi
     case "${COMP_WORDS[1]}" in
@@ -21,6 +39,8 @@ _fairlead() {
     esac
     case "${COMP_WORDS[1]}" in
         @TAKE_IDS@) words="$(@IDS@)" ;;
+    esac
+    case "$COMP_CWORD ${COMP_WORDS[1]}" in
 @WORDS@
     esac
     case "$word" in
@@ -74,8 +94,11 @@ def make_parser() -> Parser:
         "completion",
         "Completion of commands, options and ids for a shell.",
         [
+            "mkdir -p ~/.local/share/bash-completion/completions",
             "fairlead completion bash > ~/.local/share/bash-completion/completions/fairlead",
+            "mkdir -p ~/.zsh/completions",
             "fairlead completion zsh > ~/.zsh/completions/_fairlead",
+            "mkdir -p ~/.config/fish/completions",
             "fairlead completion fish > ~/.config/fish/completions/fairlead.fish",
         ],
         json=False,
@@ -94,8 +117,23 @@ def main(words: list[str]) -> int:
 
 def _bash() -> str:
     options = [f'        {name}) options="{_options(name)}" ;;' for name in COMMANDS]
-    words = [f'        {name}) words="{its}" ;;' for name, its in _WORDS.items()]
-    return _filled(_BASH, NAMES=" ".join(COMMANDS), TAKE_IDS="|".join(_TAKE_IDS), OPTIONS=options, WORDS=words)
+    first = _WORDS | {"pause": _SCOPES, "resume": _SCOPES}
+    words = [f'        "2 {name}") words="{its}" ;;' for name, its in first.items()]
+    values = [f'        "{option}") words="{its}" ;;' for option, its in (_listed_values() | _VALUES).items()]
+    parts = {"OPTIONS": options, "WORDS": words, "VALUES": values}
+    return _filled(_BASH, NAMES=" ".join(COMMANDS), TAKE_IDS="|".join(_TAKE_IDS), **parts)
+
+
+def _listed_values() -> dict[str, str]:
+    """The values of every option whose parser lists them, by command and option."""
+    return {
+        f"{name} {word}": " ".join(map(str, action.choices))
+        for name in COMMANDS
+        for made in parsers(name)
+        for action in actions(made)
+        if action.choices
+        for word in action.option_strings
+    }
 
 
 def _zsh() -> str:

@@ -34,6 +34,8 @@ def main(words: list[str]) -> int:
         tell_of_stopped(access.paths, "watchdog")
     if not wait_until(access.paths.bells, "drain", lambda: access.store.count_active() == 0, args.timeout):
         left = counted(access.store.count_active(), "task")
-        raise StillRunningError(f"not ended in time: {left}; `fairlead status` shows them, nothing new starts.")
+        raise StillRunningError(
+            f"not ended in time: {left}; `fairlead status` shows them, nothing new starts; `fairlead resume` goes on."
+        )
     say({"drained": True}, "nothing runs; `fairlead resume` goes on", as_json=args.json)
     return 0

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fairlead.base.clock import iso
+from fairlead.base.clock import iso, moment
 from fairlead.cli.access import Access
 from fairlead.cli.arguments import Parser, parser
 from fairlead.cli.eventlines import EventLines
@@ -20,7 +20,8 @@ def make_parser() -> Parser:
     """What it takes."""
     made = parser(
         "events",
-        "What happened, in order; with -f as it happens. --json prints one JSON object per line.",
+        "What happened, in order; with -f as it happens. What did not happen today has its date. --json prints one JSON"
+        " object per line.",
         ["fairlead events", "fairlead events -f", "fairlead events --task ID --json"],
     )
     made.add_argument("-f", "--follow", action="store_true", help="go on with what happens from now on")
@@ -57,6 +58,7 @@ class Stream:
 
     def __init__(self, access: Access, after: int, task_id: str | None = None, *, as_json: bool = False) -> None:
         self._store = access.store
+        self._clock = access.clock
         self._lines = EventLines(access.store)
         self._after = after
         self._task_id = task_id
@@ -74,7 +76,12 @@ class Stream:
         if self._as_json:
             print_json_line(_plain(event))
         else:
-            print(self._lines.line(event), flush=True)
+            print(f"{self._date(event)}{self._lines.line(event)}", flush=True)
+
+    def _date(self, event: Event) -> str:
+        """The date of what did not happen today; a time alone would be taken for one of today."""
+        date = moment(event.at)[:10]
+        return "" if date == moment(self._clock.wall_ms())[:10] else f"{date} "
 
 
 def _plain(event: Event) -> dict[str, Any]:

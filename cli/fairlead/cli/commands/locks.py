@@ -13,6 +13,24 @@ from fairlead.queue.store import Lock, PastLock
 
 _HELD = ("lock", "state", "for", "holder", "since")
 _PAST = ("lock", "taken", "released", "why", "evidence")
+#: What is said of an end's reason, where its word is for programs.
+_REASONS = {
+    "exit": "",
+    "signal": "a signal ended it",
+    "cannot_launch": "it could not be started",
+    "not_started": "it could not be started",
+    "never_started": "it never started",
+    "timeout": "its time was up",
+    "reboot": "the machine was started anew",
+    "supervisor_died": "its supervisor died",
+}
+_VERBS = {"cancelled": "was ", "lost": "was "}
+#: What is said of evidence whose words are for programs.
+_PROOFS = {
+    "another boot": "the machine was started anew since",
+    "supervisor lock free": "its supervisor is gone, and so is its run",
+    "never launched": "it was never started",
+}
 
 
 def make_parser() -> Parser:
@@ -61,8 +79,28 @@ def _row(lock: Lock) -> tuple[object, ...]:
 
 
 def _past_row(one: PastLock) -> tuple[object, ...]:
-    evidence = ", ".join(f"{key}: {value}" for key, value in one.evidence.items())
-    return one.name, moment(one.acquired_at), moment(one.released_at), one.why, evidence
+    return one.name, moment(one.acquired_at), moment(one.released_at), _why(one), _evidence(one.evidence)
+
+
+def _why(one: PastLock) -> str:
+    """Why it was released; of a run: how that ended."""
+    end, colon, reason = one.why.partition(": ")
+    if not colon or one.kind != "run" or not end.startswith(f"{one.task_id} "):
+        return one.why
+    status = end.removeprefix(f"{one.task_id} ")
+    said = _REASONS.get(reason, reason.replace("_", " "))
+    return f"task {one.task_id} {_VERBS.get(status, '')}{status}" + (f": {said}" if said not in ("", status) else "")
+
+
+def _evidence(evidence: dict[str, Any]) -> str:
+    """What proves that nobody needed it any more; numbers are for programs, except a pid."""
+    if evidence.get("written_by"):
+        return f"its {evidence['written_by']} wrote the end down"
+    if "proof" not in evidence:
+        return ", ".join(f"{key}: {value}" for key, value in evidence.items())
+    proof = str(evidence["proof"])
+    pid = f" (pid {evidence['pid']})" if "pid" in evidence else ""
+    return f"{_PROOFS.get(proof, proof)}{pid}"
 
 
 def _past_plain(one: PastLock) -> dict[str, Any]:

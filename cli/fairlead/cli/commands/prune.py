@@ -5,6 +5,7 @@ from fairlead.cli.access import open_instance
 from fairlead.cli.arguments import Parser, parser
 from fairlead.cli.options import duration
 from fairlead.cli.output import say
+from fairlead.cli.quick import open_connection
 from fairlead.watchdog.retention import Pruned, Retention
 
 _DAY = 86400.0
@@ -25,6 +26,7 @@ def make_parser() -> Parser:
 def main(words: list[str]) -> int:
     """Delete what is old and provably safe to delete."""
     args = make_parser().parse_args(words)
+    open_connection().close()  # where there is no queue, none is made
     instance = open_instance()
     days = None if args.older_than is None else args.older_than / _DAY
     report = Retention(instance).prune(days, dry_run=args.dry_run)

@@ -31,7 +31,7 @@ def main(words: list[str]) -> int:
     try:
         report = Rebuild(paths, os.environ, open_log(paths.log_file, "rebuild")).run(replace=args.replace)
     except AlreadyRunningError as error:
-        raise RefusedError(f"{error} Stop both services, then rebuild.") from error
+        raise RefusedError(f"{error.fact}. Stop both services, then rebuild.") from error
     data = {"restored": report.restored, "unreadable": report.unreadable, "aside": report.aside}
     say(data, _text(report), as_json=args.json)
     return 1 if report.unreadable else 0

@@ -1,6 +1,7 @@
 """fairlead show."""
 
 import json
+import os
 import shlex
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +15,10 @@ from fairlead.cli.options import add_id
 from fairlead.cli.output import fields, moment, paint, say, table
 from fairlead.cli.usage import living_supervisor, usage_of, usage_words
 from fairlead.conductor.rundir import find_dir
+from fairlead.config.loading import load
+from fairlead.config.paths import Paths
+from fairlead.config.places import directory_of
+from fairlead.config.problems import ConfigError
 from fairlead.queue.errors import NoSuchTaskError
 from fairlead.queue.record import record_of
 from fairlead.queue.states import ACTIVE
@@ -41,9 +46,17 @@ def main(words: list[str]) -> int:
     run_dir = find_dir(access.paths.conductor, task.spec.project, task.id, task.attempt)
     supervisor = living_supervisor(access.paths, task) if task.status in ACTIVE else None
     usage = usage_of(supervisor) if supervisor else None
-    record = _record(access, task) | {"run_dir": run_dir, "usage": usage}
+    record = _record(access, task) | {"directory": _directory(access.paths, task), "run_dir": run_dir, "usage": usage}
     say(record, "\n\n".join(_parts(record)), as_json=args.json)
     return 0
+
+
+def _directory(paths: Paths, task: Task) -> str | None:
+    """Where tasks of its project run; unknown while the settings are wrong."""
+    try:
+        return directory_of(task.spec.project, load(paths, os.environ).config, paths)
+    except ConfigError:
+        return None
 
 
 def _record(access: Access, task: Task) -> dict[str, Any]:
@@ -76,6 +89,7 @@ def _fields(record: dict[str, Any]) -> list[tuple[str, Any]]:
         ("error", record["error"]),
         ("user", record["user"]),
         ("project", record["project"]),
+        ("directory", record["directory"]),
         ("agent", record["agent"]),
         ("action", record["action"] if record["action"] != record["agent"] else ""),
         ("priority", record["priority"]),

@@ -25,7 +25,8 @@ def make_parser() -> Parser:
     made = parser(
         "simulate",
         "Play an imagined load through the fair-share decision with the settings in force. A load is"
-        " USER:TASKS:LENGTH, or USER:TASKS:LENGTH:GAP with the mean time between two arrivals.",
+        " USER:TASKS:LENGTH with the mean length of a task, or USER:TASKS:LENGTH:GAP with the mean time between two"
+        " arrivals.",
         ["fairlead simulate alice:500:10m bob:20:30m:1h --slots 2"],
     )
     made.add_argument("loads", metavar="LOAD", nargs="+", help="USER:TASKS:LENGTH[:GAP]")

@@ -5,6 +5,7 @@ from typing import Any
 from fairlead.base.bell import is_heard
 from fairlead.cli.quick import open_connection, wants_json
 from fairlead.config.paths import find_paths
+from fairlead.queue.services import SERVICES, how_to_start
 from fairlead.queue.sqlite.overview import status
 
 TYPE_CHECKING = False
@@ -26,15 +27,19 @@ def main(words: list[str]) -> int:
     as_json = wants_json(words, make_parser)
     paths = find_paths()
     db = open_connection(paths)
-    data = status(db) | {name: is_heard(paths.bells, name) for name in ("daemon", "watchdog")}
+    data = status(db) | {name: is_heard(paths.bells, name) for name in SERVICES}
     db.close()
     if as_json:
         from fairlead.cli.output import print_json  # noqa: PLC0415 - start-up time
 
         print_json(data)
     else:
-        print("\n".join(_lines(data)))
+        print("\n".join([*_stopped(paths.bells, data), *_lines(data)]))
     return 0
+
+
+def _stopped(bells: str, data: dict[str, Any]) -> list[str]:
+    return [f"the {name} does not run; {how_to_start(bells, name)}" for name in SERVICES if not data[name]]
 
 
 def _lines(data: dict[str, Any]) -> list[str]:
@@ -42,11 +47,6 @@ def _lines(data: dict[str, Any]) -> list[str]:
     waits = ", ".join(f"{pending[name]} {name}" for name in ("critical", "high", "medium", "low") if pending[name])
     later = f", {pending['not_due']} not due yet" if pending["not_due"] else ""
     lines = [
-        *(
-            f"the {name} does not run; `fairlead up` starts both services"
-            for name in ("daemon", "watchdog")
-            if not data[name]
-        ),
         *(f"paused: {scope}" for scope in data["paused"]),
         f"slots:    {active['slots_used']} of {active['slots_max']} used",
         f"pending:  {pending['total']}" + (f" ({waits}{later})" if pending["total"] else ""),

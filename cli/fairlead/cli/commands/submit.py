@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,18 +17,21 @@ from fairlead.cli.commands.wait import wait_for
 from fairlead.cli.documents import NAME, document, said
 from fairlead.cli.options import split_command
 from fairlead.cli.output import moment, note, print_json, say
+from fairlead.cli.quick import NoInstanceError
 from fairlead.cli.waiting import tell_of_stopped
 from fairlead.config.loading import load
-from fairlead.config.paths import find_paths
+from fairlead.config.paths import Paths, find_paths
+from fairlead.config.places import directory_of
 from fairlead.queue.decide import Reason
 from fairlead.queue.errors import StoreBrokenError, StoreBusyError, StoreUnavailableError
 from fairlead.queue.instance import StoreMissingError
 from fairlead.queue.operations import Submitted, Submitting
 from fairlead.queue.record import spec_record
+from fairlead.queue.services import how_to_start
 from fairlead.queue.spooling import Spooling
 from fairlead.queue.states import Status
 from fairlead.queue.task import PRIORITIES, Spec, Task
-from fairlead.queue.taskfile import Parsed
+from fairlead.queue.taskfile import FORMATS, Parsed
 from fairlead.queue.why import Why
 
 #: What makes a task without a file: the key in a task file, what its value is, and what it means.
@@ -35,7 +39,7 @@ _KEYS = {
     "prompt": ("TEXT", "what the agent is asked to do"),
     "title": ("TEXT", "what lists show; else the prompt's beginning"),
     "agent": ("NAME", "who does it; else the project's agent, or default_agent"),
-    "project": ("NAME", "in which tree; else default_project"),
+    "project": ("NAME", "in whose directory; else default_project's"),
     "user": ("NAME", "whose task it is; else yours"),
     "action": ("NAME", "what kind of task it is; else the agent's name"),
     "priority": ("WORD", "critical, high, medium, low, or 0 (first) to 10"),
@@ -62,11 +66,12 @@ def make_parser() -> Parser:
     made = parser(
         "submit",
         "Put tasks into the queue, from files or from options. When this returns, they are there for good: their ids"
-        " are printed. Of several files all are taken in, or none if one is wrong.",
+        " are printed. Of several files all are taken in, or none if one is wrong. A task runs in the directory of its"
+        " project, not in yours; the default project's is FAIRLEAD_HOME unless the settings name another.",
         [
             "fairlead submit task.yaml",
             "fairlead submit --prompt 'Mend the login test' --agent claude --project website",
-            "fairlead submit --wait -- make test",
+            "fairlead submit --wait --project website -- make test",
             "generate-tasks | fairlead submit - --format json",
         ],
     )
@@ -87,8 +92,7 @@ def main(words: list[str]) -> int:
     args = make_parser().parse_args(own)
     files = _files(args, command)
     if args.dry_run:
-        submitting = Submitting(open_instance(), who())
-        _foretell(submitting, files, _check(submitting, files), as_json=args.json)
+        _foretell(files, as_json=args.json)
         return 0
     done = _submit(files)
     _tell(files, done, as_json=args.json, waits=args.wait)
@@ -106,8 +110,7 @@ def _submit(files: Sequence[File]) -> list[Submitted]:
         instance = open_instance()
     except _AWAY as away:
         note(str(away))
-        paths = find_paths()
-        spooling = Spooling(paths, load(paths, os.environ).config, SystemClock(), who())
+        spooling = _spooling()
         _check(spooling, files)
         return spooling.submit(given)
     submitting = Submitting(instance, who())
@@ -115,6 +118,12 @@ def _submit(files: Sequence[File]) -> list[Submitted]:
     done = submitting.submit(given)
     instance.close()
     return done
+
+
+def _spooling() -> Spooling:
+    """What needs no store, and makes none."""
+    paths = find_paths()
+    return Spooling(paths, load(paths, os.environ).config, SystemClock(), who())
 
 
 # ---------------------------------------------------------------------- what is submitted
@@ -128,10 +137,19 @@ def _files(args: argparse.Namespace, command: list[str]) -> list[File]:
         names = ", ".join(given)
         raise UsageError(f"give task files or options that make one task, not both: the files say what {names} is.")
     if args.files:
+        _refuse_command(args.files)
         return [_read(path, args.format) for path in args.files]
     if not given:
         raise UsageError("say what to submit: task files, --prompt TEXT, or -- COMMAND.")
     return [File(NAME, document({"source": "submit"} | given), made=True)]
+
+
+def _refuse_command(words: list[str]) -> None:
+    """Words of which the first is no file, and does not look like one, are a command without its --."""
+    first = words[0]
+    if first != "-" and os.path.splitext(first)[1].lower() not in FORMATS and not os.path.lexists(first):
+        command = f"fairlead submit -- {shlex.join(words)}"
+        raise UsageError(f"there is no file {first}, nothing was submitted; to run a command: `{command}`.")
 
 
 def _read(path: str, form: str) -> File:
@@ -168,13 +186,19 @@ def _check_one(submitting: Submitting | Spooling, file: File) -> Parsed:
 # ---------------------------------------------------------------------- what is told
 
 
-def _foretell(submitting: Submitting, files: Sequence[File], parsed: Sequence[Parsed], *, as_json: bool) -> None:
+def _foretell(files: Sequence[File], *, as_json: bool) -> None:
     """What would become of each file."""
+    spooling = _spooling()
+    paths = spooling.paths
     rows, lines = [], []
-    for file, one in zip(files, parsed, strict=True):
-        prospect = _prospect(submitting, one.spec)
-        rows.append({"file": file.name} | spec_record(one.spec) | {"notes": one.notes, "prospect": prospect})
-        lines += [f"{file.name}: {_summary(one.spec)}", f"  {prospect}", *(f"  note: {text}" for text in one.notes)]
+    for file, one in zip(files, _check(spooling, files), strict=True):
+        directory = directory_of(one.spec.project, spooling.config, paths)
+        prospect = _prospect(paths, one.spec)
+        more = {"directory": directory, "notes": one.notes, "prospect": prospect}
+        rows.append({"file": file.name} | spec_record(one.spec) | more)
+        name = "" if file.made else f"{file.name}: "
+        lines += [f"{name}{_summary(one.spec)}", f"  in {directory}", f"  {prospect}"]
+        lines += [f"  note: {text}" for text in one.notes]
     say(rows, "\n".join(one_line(line, 500) for line in lines), as_json=as_json)
 
 
@@ -184,12 +208,16 @@ def _summary(spec: Spec) -> str:
     return f"{spec.title!r} for {spec.user} in project {spec.project}, agent {spec.agent}, {priority} priority{later}"
 
 
-def _prospect(submitting: Submitting, spec: Spec) -> str:
+def _prospect(paths: Paths, spec: Spec) -> str:
     """What would keep it from starting at once, if it were queued now."""
-    instance = submitting.instance
-    now = instance.clock.wall_ms()
+    try:
+        access = Access(paths)
+    except NoInstanceError:
+        return f"would wait: the daemon does not run; {how_to_start(paths.bells, 'daemon')}"
+    now = access.clock.wall_ms()
     task = Task(id=new_id(now), seq=1 << 62, spec=spec, status=Status.QUEUED, version=1, created_at=now, updated_at=now)
-    obstacles = Why(instance.paths, instance.store, instance.clock).answer(task).obstacles
+    obstacles = Why(paths, access.store, access.clock).answer(task).obstacles
+    access.store.close()
     # A user without due tasks is told to have none: that is no obstacle, since this would be one.
     real = [one.detail for one in obstacles if spec.run_at or one.reason is not Reason.NOT_DUE]
     return f"would wait: {real[0]}" if real else "would start at once"

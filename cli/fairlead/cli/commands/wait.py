@@ -1,6 +1,6 @@
 """fairlead wait."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fairlead.base.errors import RefusedError, UnavailableError
@@ -8,7 +8,7 @@ from fairlead.base.text import one_line
 from fairlead.cli.access import Access
 from fairlead.cli.arguments import Parser, parser
 from fairlead.cli.options import add_ids, add_timeout
-from fairlead.cli.output import forget_output, print_json
+from fairlead.cli.output import forget_output, note, print_json
 from fairlead.cli.waiting import tell_of_stopped, wait_until
 from fairlead.queue.admit import claimed_in
 from fairlead.queue.errors import NoSuchTaskError
@@ -56,14 +56,32 @@ def wait_for(access: Access, ids: Sequence[str], spooled: set[str], *, timeout: 
                 _tell(task, as_json=as_json)
         return len(ended) == len(set(ids))
 
-    if not all_ended():
-        tell_of_stopped(access.paths, "daemon", "watchdog")
-    if not wait_until(access.paths.bells, "wait", all_ended, timeout):
-        left = [task_id for task_id in ids if task_id not in ended]
-        raise TimeIsUpError(f"not ended in time: {', '.join(left)}; `fairlead why {left[0]}` says why.")
+    def left() -> list[str]:
+        return [task_id for task_id in ids if task_id not in ended]
+
+    try:
+        is_over = _wait(access, all_ended, timeout)
+    except KeyboardInterrupt:
+        _tell_of_going_on(left())
+        raise
+    if not is_over:
+        raise TimeIsUpError(f"not ended in time: {', '.join(left())}; `fairlead why {left()[0]}` says why.")
     if as_json:
         print_json([_plain(ended[task_id]) for task_id in ids])
     return 0 if all(task.status is Status.COMPLETED for task in ended.values()) else 1
+
+
+def _wait(access: Access, all_ended: Callable[[], bool], timeout: float | None) -> bool:
+    """Whether all have ended in time."""
+    if not all_ended():
+        tell_of_stopped(access.paths, "daemon", "watchdog")
+    return wait_until(access.paths.bells, "wait", all_ended, timeout)
+
+
+def _tell_of_going_on(left: Sequence[str]) -> None:
+    """Who has had enough of waiting has stopped nothing else."""
+    what, them = ("the tasks go on", "them") if len(left) > 1 else ("the task goes on", "it")
+    note(f"{what}; `fairlead cancel {' '.join(left)}` stops {them}")
 
 
 def _known(access: Access, task_id: str, spooled: set[str]) -> Task | None:
@@ -97,6 +115,8 @@ def _tell(task: Task, *, as_json: bool) -> None:
         print(f"{task.id} {task.status}" + (f": {one_line(error, 500)}" if error else ""), flush=True)
     except BrokenPipeError:
         forget_output()  # nobody reads it, but the exit code still counts
+    if task.status is not Status.COMPLETED and task.started_at:
+        note(f"`fairlead logs {task.id}` shows its output")
 
 
 def _plain(task: Task) -> dict[str, Any]:

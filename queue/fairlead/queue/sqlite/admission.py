@@ -145,7 +145,8 @@ class Admission(StorePart):
         express = None if changes.express is UNSET else int(changes.express)
         self._write(sql.CHANGE, values | {"express": express})
         self._enter(spec.user, spec.project, now, pending=0, ready=due - was_due)
-        self._log(now, "changed", task, Status.QUEUED, priority=spec.priority, run_at=spec.run_at)
+        title = {"title": spec.title} if spec.title != task.spec.title else {}
+        self._log(now, "changed", task, Status.QUEUED, priority=spec.priority, run_at=spec.run_at, **title)
 
 
 def _columns(item: Submission, now: int, clock: int) -> dict[str, object]:
