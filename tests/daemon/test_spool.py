@@ -2,6 +2,7 @@
 
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import time
@@ -133,6 +134,18 @@ def test_without_a_watch_left_the_spool_is_polled(home: Home) -> None:
     os.rename(f"{home.paths.spool}.away", home.paths.spool)
     assert spool.inotify is None
     assert not spool.hear()
+    put(home, "task.json")
+    assert spool.complete() == (["task.json"], False)
+    spool.close()
+
+
+@pytest.mark.parametrize("inotify", [True, False])
+def test_a_spool_that_was_removed_is_made_anew(home: Home, *, inotify: bool) -> None:
+    """Whoever removed it with all that was in it drops the next file as before; by notification, too."""
+    spool = spool_of(home, settle=0.0 if not inotify else 3600.0, inotify=inotify)
+    shutil.rmtree(home.paths.spool)
+    assert spool.hear() == inotify
+    assert spool.complete() == ([], False)
     put(home, "task.json")
     assert spool.complete() == (["task.json"], False)
     spool.close()

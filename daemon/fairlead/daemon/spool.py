@@ -10,7 +10,7 @@ from contextlib import suppress
 from inotify_simple import INotify, flags
 
 from fairlead.base.clock import Clock
-from fairlead.base.files import opened
+from fairlead.base.files import make_directory, opened
 from fairlead.config.paths import Paths
 
 #: Files that somebody is still working on, by their name.
@@ -47,6 +47,13 @@ class Spool:
             return None
         return watch
 
+    def _bring_back(self) -> None:
+        """Make the spool anew that somebody removed, and watch it again."""
+        make_directory(self.paths.spool)
+        if self.inotify is not None:
+            with suppress(OSError):  # no watch left: then the poll finds files
+                self.inotify.add_watch(self.paths.spool, _SPOOL_EVENTS)
+
     def watch_locks(self, *, wanted: bool) -> bool:
         """Be woken, or not, when a lock file goes; True if that is new, so that one may have gone just before.
 
@@ -75,6 +82,8 @@ class Spool:
     def complete(self) -> tuple[list[str], bool]:
         """The names of complete files, oldest first, and whether others are still settling."""
         self.hear()
+        if not os.path.isdir(self.paths.spool):
+            self._bring_back()
         closed, self._closed = self._closed, set()
         found: list[tuple[int, str]] = []
         settling = False
