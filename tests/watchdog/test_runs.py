@@ -668,7 +668,8 @@ def test_a_run_that_cannot_hear_is_cancelled_all_the_same(home: Home, monkeypatc
 
 def quarantine(home: Home, monkeypatch: pytest.MonkeyPatch, how: str) -> tuple[str, Watchdog]:
     """A run of which something is said to be alive although it was killed: this very process stands in for it."""
-    home.configure(per_user_serialization={"lock_timeout_seconds": 0.5})
+    if how == "hang":
+        home.configure(per_user_serialization={"lock_timeout_seconds": 2.0})
     task, _, watchdog = begin(home)
     survivor = this_process()
     with monkeypatch.context() as patch:

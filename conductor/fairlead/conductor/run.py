@@ -47,15 +47,8 @@ LONGEST_WAIT = 3600.0
 WRITE_PAUSE = 1.0
 _PROGRESS = 500
 
-#: Those that Python or we have set differently: the agent gets them as every program does.
-_CHANGED_SIGNALS = (
-    signal.SIGCHLD,
-    signal.SIGHUP,
-    signal.SIGINT,
-    signal.SIGPIPE,
-    signal.SIGTERM,
-    signal.SIGXFSZ,
-)
+#: The agent gets every signal as a program should, whatever Python, we, or who started the daemon have set.
+_CATCHABLE = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 
 
 class Run:
@@ -128,7 +121,7 @@ class Run:
                 file_actions=[(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate((stdin, out, err))],
                 setsid=True,
                 setsigmask=[],
-                setsigdef=_CHANGED_SIGNALS,
+                setsigdef=_CATCHABLE,
             )
         finally:
             for fd in (stdin, out, err):
