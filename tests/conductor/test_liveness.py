@@ -202,3 +202,12 @@ def spin(look: Callable[[], bool], more: int) -> None:
         assert time.monotonic() < deadline
     for _ in range(more):
         look()
+
+
+def test_a_directory_that_is_cleared_away_meanwhile_is_somebody_elses(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever took it back himself has put it away between our look and our lock."""
+    run_dir = place.make(shell("true"))
+    monkeypatch.setattr(rundir, "make", shutil.rmtree)
+    assert void(run_dir) is Void.INHABITED

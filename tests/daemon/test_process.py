@@ -16,6 +16,7 @@ from fairlead.base.service import AlreadyRunningError, Single
 from fairlead.daemon import process as module
 from fairlead.daemon.dispatcher import SHOW_EVERY
 from fairlead.daemon.process import Daemon
+from fairlead.queue.claims import NOBODY_CAME
 from fairlead.queue.states import Status
 from fairlead.queue.task import Task
 from fairlead.watchdog.process import WatchdogProcess
@@ -255,3 +256,12 @@ def test_dispatch_until_empty_stays_until_all_is_done(home: Home) -> None:
     assert {home.task(one).status for one in ids} == {Status.COMPLETED}
     assert home.task(later).status is Status.QUEUED
     assert home.starts() == sorted(ids)
+
+
+def test_a_spawner_that_sends_nobody_is_left_when_the_watchdog_says_so(home: Home) -> None:
+    """The next start brings another one."""
+    daemon = make_daemon(home)
+    daemon._hear({NOBODY_CAME})
+    assert home.log("spawner_left")
+    assert daemon.dispatcher.launcher.pid is None
+    daemon.close()

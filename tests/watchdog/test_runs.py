@@ -858,3 +858,29 @@ def test_a_beat_counts_when_it_changes() -> None:
     assert pulse.feel(seen, (1, 200), 30.0)
     assert pulse.feel(seen, (2, 200), 40.0)
     assert seen.changed == 40.0
+
+
+def test_an_end_that_comes_between_two_looks_is_seen(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first look finds it running; when its directory is free a moment later, its end is there."""
+    task, _, watchdog = begin(home)
+    running = home.meta(task)
+    Path(home.path, "go").touch()
+    eventually(lambda: home.meta(task).ended and not is_alive(home.supervisor_of(task)), "it ends")
+    looks = iter([running])
+    real = read_meta
+    monkeypatch.setattr(verdict, "read_meta", lambda run_dir: next(looks, None) or real(run_dir))
+    watchdog.run_once()
+    assert home.task(task).status is Status.COMPLETED
+
+
+def test_a_known_supervisor_answers_for_a_directory_that_was_replaced(home: Home) -> None:
+    """Nobody lives in the new one yet: the run is alive all the same."""
+    task, _, watchdog = begin(home)
+    supervisor = home.supervisor_of(task)
+    os.kill(supervisor.pid, signal.SIGSTOP)  # it would move in
+    run_dir = home.run_dir(home.task(task))
+    os.rename(run_dir, f"{home.path}/away")
+    os.mkdir(run_dir)
+    watchdog.run_once()
+    assert home.task(task).status is Status.RUNNING
+    kill(supervisor)
