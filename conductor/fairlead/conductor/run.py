@@ -227,7 +227,7 @@ class Run:
     def settle_in(self) -> None:
         """Say in the new directory what was said in the old one, unless somebody has taken the run for unstarted."""
         with suppress(CorruptMetaError):
-            if read_meta(self.dir).status == VOID:
+            if read_meta(self.dir).status == VOID and not self.is_over:
                 self.stop("interrupted", "its run directory was removed, and the run was taken back")
                 return
         write_meta(self.dir, self.meta, synced=False)
