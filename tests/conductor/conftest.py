@@ -1,10 +1,11 @@
-"""A place for real runs, cleared when the test is over."""
+"""A place for real runs and a spawner for them, cleared when the test is over."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.conductor.runs import Place
+from tests.conductor.spawners import Spawner
 
 
 @pytest.fixture
@@ -13,3 +14,11 @@ def place(tmp_path: Path) -> Iterator[Place]:
     place = Place(tmp_path)
     yield place
     place.clear()
+
+
+@pytest.fixture
+def spawner(place: Place) -> Iterator[Spawner]:
+    """A spawner, ended afterwards with all that it has started."""
+    spawner = Spawner(place)
+    yield spawner
+    spawner.kill()

@@ -13,7 +13,7 @@ from tests.conductor.runs import agent, eventually, is_gone, written
 
 from fairlead.base.identity import ProcessId, is_alive, read_stat, start_of
 from fairlead.conductor import tree
-from fairlead.conductor.supervisor import become_subreaper
+from fairlead.conductor.prctl import become_subreaper
 
 MARKER = "FAIRLEAD_TEST_MARKER"
 

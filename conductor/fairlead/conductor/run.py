@@ -30,6 +30,7 @@ from fairlead.conductor.meta import (
 )
 from fairlead.conductor.orders import Launch
 from fairlead.conductor.output import STDERR, STDOUT, CappedLog, last_words, read_tail
+from fairlead.conductor.prctl import lay_down, take_up
 from fairlead.conductor.results import UnusableResultError, cost_of, read_result
 from fairlead.queue.states import Status
 
@@ -41,6 +42,8 @@ SWEEP_PAUSE = 0.02
 FIRST_BEAT = 0.2
 #: A run that ends sooner need not tell that it has started: its end says so.
 SHORT = 0.02
+#: After a run that ends sooner, within a heartbeat, its supervisor may take another: a lease is longer than that.
+BRIEF = 1.0
 #: The longest sleep, whatever the settings say: the kernel counts milliseconds in 32 bits.
 LONGEST_WAIT = 3600.0
 #: Between two tries to write the end while the disk refuses.
@@ -70,7 +73,8 @@ class Run:
         self.tell_at = math.inf
         self.deadline = math.inf
         self.kill_at = math.inf
-        self.wakeup = -1
+        self.wakeup = self.wakeup_writer = -1
+        self.asked_to_look = False
         self.asked_to_stop = False
 
     def play(self) -> None:
@@ -89,19 +93,24 @@ class Run:
 
     def listen_to_signals(self) -> None:
         """Signals only wake the loop: a child ended, or somebody asks to stop."""
-        self.wakeup, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        self.wakeup, self.wakeup_writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(self.wakeup_writer, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(rundir.LOOK_FOR_NOTE, self._on_note)
         signal.signal(signal.SIGTERM, self._on_stop)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         self.poll.register(self.wakeup, select.POLLIN)
 
+    def _on_note(self, *_: object) -> None:
+        self.asked_to_look = True
+
     def _on_stop(self, *_: object) -> None:
-        self.asked_to_stop = True
+        self.asked_to_stop = self.asked_to_look = True
 
     def announce(self) -> None:
         """From here on the run counts as started, even if the power goes."""
+        take_up(self.meta.token)
         self.meta.status = Status.RUNNING
         self.meta.supervisor = Supervisor(*this_process())
         self.meta.started_at, self.meta.started_boot = self.clock.wall_ms(), self.clock.boot()
@@ -167,14 +176,15 @@ class Run:
         return False
 
     def hear_stop(self) -> None:
-        """Somebody signalled: with a cancel note it is a person's wish, without it an interruption."""
-        if not self.asked_to_stop or self.is_over:
+        """Somebody signalled: with a cancel note it is a person's wish, without it TERM is an interruption."""
+        if not self.asked_to_look or self.is_over:
             return
+        self.asked_to_look = False
         by = read_cancel(self.dir)
-        if by is None:
-            self.stop("interrupted", "the supervisor was asked to stop by a signal")
-        else:
+        if by is not None:
             self.stop("cancelled", f"cancelled by {by}")
+        elif self.asked_to_stop:
+            self.stop("interrupted", "the supervisor was asked to stop by a signal")
 
     def enforce_limits(self, now: float) -> None:
         """Ask what is over its time to stop; end all of what was asked and did not."""
@@ -299,6 +309,22 @@ class Run:
             self.pipes.pop(fd).close()
 
     # ------------------------------------------------------------------ the end
+
+    @property
+    def was_brief(self) -> bool:
+        """Whether it ended by itself, and so soon that nobody can have meant to kill its supervisor for it."""
+        took = self.clock.boot() - self.meta.claimed_boot
+        return self.stopping is None and took < min(BRIEF, self.launch.heartbeat)
+
+    def leave(self) -> None:
+        """Let go of everything of this run."""
+        lay_down()
+        for number in (rundir.LOOK_FOR_NOTE, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        signal.set_wakeup_fd(-1)
+        for fd in (self.wakeup, self.wakeup_writer, self.place):
+            os.close(fd)
+        os.chdir("/")
 
     def conclude(self) -> None:
         """Everything of the run has ended: say how."""

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -14,6 +15,8 @@ from fairlead.conductor.meta import Meta, write_meta
 from fairlead.conductor.orders import Launch
 
 CANCEL = "cancel.json"
+#: Asks a supervisor to look for that note. Without one it is nothing: it may have been meant for an earlier run.
+LOOK_FOR_NOTE = signal.SIGUSR1
 #: What a supervisor leaves that met an error it did not expect.
 TRACE = "supervisor.err"
 

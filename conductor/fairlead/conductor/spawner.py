@@ -1,8 +1,9 @@
 """The spawner: a small process that has loaded what a supervisor needs, and forks one for each request.
 
-A fresh interpreter would cost tens of milliseconds per run, a fork costs two. It is single-threaded, holds no
-database, and hears its requests (run directories) on the socket it inherits as standard input. When the daemon
-goes, it stays as long as it has supervisors: whatever a killed supervisor leaves behind comes to it, and is ended.
+A fresh interpreter would cost tens of milliseconds per run, a fork costs a few, and a supervisor whose run was brief
+takes the next one for nothing. It is single-threaded, holds no database, and hears its requests (run directories) on
+the socket it inherits as standard input. When the daemon goes, it stays as long as it has supervisors: whatever a
+killed supervisor leaves behind comes to it, and is ended.
 """
 
 import gc
@@ -17,22 +18,34 @@ from contextlib import suppress
 from fairlead.base.bell import ring
 from fairlead.base.files import write_all
 from fairlead.conductor import tree
-from fairlead.conductor.supervisor import become_subreaper, run_guarded
+from fairlead.conductor.prctl import become_subreaper
+from fairlead.conductor.supervisor import LONGEST_REQUEST, serve
 
-_REQUEST = 65536
+#: Supervisors without a run stay for so many seconds, and so many of them: in a row of short tasks each saves a fork.
+IDLE = 1.0
+MOST_IDLE = 16
 
 
 class Spawner:
-    """Forks supervisors and cleans up behind those that die."""
+    """Forks supervisors, hands them further runs, and cleans up behind those that die."""
 
     def __init__(self, requests: socket.socket, bells: str) -> None:
         self.requests: socket.socket | None = requests
         self.bells = bells
         self.supervisors: set[int] = set()
+        #: A line to each supervisor, by descriptor: it says when it is free, and is told its next run.
+        self.lines: dict[int, socket.socket] = {}
+        #: What was last said on a line.
+        self.told: dict[int, bytes] = {}
+        #: The lines to those without a run.
+        self.idle: list[socket.socket] = []
         self.has_children = False
         #: A supervisor was killed: what it had started comes to us.
         self.may_have_orphans = False
         self.wakeup, self.wakeup_writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self.poll = select.poll()
+        for fd in (self.wakeup, requests.fileno()):
+            self.poll.register(fd, select.POLLIN)
 
     def run(self) -> None:
         """Serve until the daemon is gone, and the last supervisor with all that it left."""
@@ -41,12 +54,14 @@ class Spawner:
         gc.collect()
         gc.freeze()  # what is loaded by now is shared with every fork, and stays shared
         while self.requests or self.has_children:
-            ready = {fd for fd, _ in self._poll().poll()}
+            ready = {fd for fd, _ in self.poll.poll(IDLE * 1000 if self.idle else None)}
             if self.wakeup in ready:
                 os.read(self.wakeup, 4096)
                 self.reap()
+            self.hear_supervisors(ready)
             if self.requests and self.requests.fileno() in ready:
                 self.serve(self.requests)
+            self.dismiss(MOST_IDLE if ready else 0)
 
     def _listen_to_signals(self) -> None:
         signal.set_wakeup_fd(self.wakeup_writer, warn_on_full_buffer=False)
@@ -54,42 +69,107 @@ class Spawner:
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
 
-    def _poll(self) -> "select.poll":
-        poll = select.poll()
-        poll.register(self.wakeup, select.POLLIN)
-        if self.requests:
-            poll.register(self.requests, select.POLLIN)
-        return poll
+    # ------------------------------------------------------------------ runs to be supervised
 
     def serve(self, requests: socket.socket) -> None:
-        """Start a supervisor for the next request, or note that the daemon is gone."""
-        run_dir = os.fsdecode(requests.recv(_REQUEST))
-        if not run_dir:
-            requests.close()
-            self.requests = None
-            return
+        """Have the next run supervised, or note that the daemon is gone."""
+        run_dir = requests.recv(LONGEST_REQUEST)
+        if run_dir:
+            self.start(run_dir)
+        else:
+            self.close(requests)
+
+    def start(self, run_dir: bytes) -> None:
+        """Have a run supervised, by one who has none or by a new one."""
+        if not self.hand_over(run_dir):
+            self.fork(run_dir)
+
+    def close(self, requests: socket.socket) -> None:
+        """Nobody asks for anything any more: supervisors go when their runs are over."""
+        self.poll.unregister(requests)
+        requests.close()
+        self.requests = None
+        for line in list(self.lines.values()):
+            self.hang_up(line)
+
+    def hand_over(self, run_dir: bytes) -> bool:
+        """Give a run to a supervisor that has none; False if there is no such one."""
+        while self.idle:
+            line = self.idle.pop()
+            with suppress(OSError):  # that one was killed a moment ago
+                line.send(run_dir)
+                self.told[line.fileno()] = run_dir
+                return True
+        return False
+
+    def fork(self, run_dir: bytes) -> None:
+        """Start a supervisor, with this as its first run."""
         try:
-            pid = os.fork()
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with theirs:
+                self._fork(ours, theirs, run_dir)
         except OSError as error:
             # Nobody claims that run directory: the watchdog takes it back, and the task is tried again.
-            _complain(f"cannot start a supervisor for {run_dir}: {error}")
-            return
+            _complain(f"cannot start a supervisor for {os.fsdecode(run_dir)}: {error}")
+
+    def _fork(self, ours: socket.socket, theirs: socket.socket, run_dir: bytes) -> None:
+        try:
+            pid = os.fork()
+        except OSError:
+            ours.close()
+            raise
         if pid == 0:
-            self._become_supervisor(requests, run_dir)
+            ours.close()
+            self._become_supervisor(theirs, run_dir)
         self.supervisors.add(pid)
         self.has_children = True
+        self.lines[ours.fileno()] = ours
+        self.poll.register(ours, select.POLLIN)
 
-    def _become_supervisor(self, requests: socket.socket, run_dir: str) -> None:
+    def _become_supervisor(self, line: socket.socket, run_dir: bytes) -> None:
         """In the child: leave everything of the spawner behind, and never come back."""
         try:
             os.setsid()
             signal.set_wakeup_fd(-1)
-            requests.close()
+            if self.requests:
+                self.requests.close()
+            for other in self.lines.values():
+                other.close()
             os.close(self.wakeup)
             os.close(self.wakeup_writer)
-            run_guarded(run_dir)
+            serve(line, run_dir)
         finally:
             os._exit(0)
+
+    # ------------------------------------------------------------------ supervisors without a run
+
+    def hear_supervisors(self, ready: set[int]) -> None:
+        """Note who has become free, and who has gone."""
+        for line in [self.lines[fd] for fd in ready & self.lines.keys()]:
+            try:
+                is_free = bool(line.recv(LONGEST_REQUEST))
+            except ConnectionResetError:
+                self.start(self.told[line.fileno()])  # killed before it had read of its next run
+                is_free = False
+            if is_free:
+                self.idle.append(line)
+            else:
+                self.hang_up(line)
+
+    def dismiss(self, most: int) -> None:
+        """Let supervisors without a run go, down to so many."""
+        while len(self.idle) > most:
+            self.hang_up(self.idle[0])
+
+    def hang_up(self, line: socket.socket) -> None:
+        """Have nothing more to do with a supervisor, but for its end."""
+        self.poll.unregister(line)
+        del self.lines[line.fileno()]
+        self.told.pop(line.fileno(), None)
+        line.close()
+        self.idle = [other for other in self.idle if other is not line]
+
+    # ------------------------------------------------------------------ supervisors that have ended
 
     def reap(self) -> None:
         """Collect what has ended, then end what a dead supervisor has left.

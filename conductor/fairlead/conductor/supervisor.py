@@ -8,34 +8,51 @@ watchdog. Its steps, in order:
 3. start the agent in a session of its own;
 4. until nothing of it is left: collect output, beat, enforce the time limit, hear a request to stop;
 5. write the end, durably, and ring the watchdog.
+
+A supervisor that was forked by the spawner may take another run after a brief one: nobody can have had the time to
+decide that it has to be killed for the old one.
 """
 
-import ctypes
 import os
 import sys
 import traceback
 from contextlib import suppress
+from socket import socket
 
 from fairlead.base.clock import SystemClock
 from fairlead.base.files import write_all
 from fairlead.conductor import rundir
 from fairlead.conductor.meta import Meta, MissingMetaError, read_meta
 from fairlead.conductor.orders import read_launch
+from fairlead.conductor.prctl import become_subreaper
 from fairlead.conductor.run import Run
 from fairlead.queue.states import Status
 
-_PR_SET_CHILD_SUBREAPER = 36
-_prctl = ctypes.CDLL(None, use_errno=True).prctl
+#: What is said between spawner and supervisors is no longer than this: a path, or the word that one is free.
+LONGEST_REQUEST = 65536
+FREE = b"free"
 
 
-def supervise(run_dir: str) -> None:
-    """Look after the run in this directory, if it is still to be looked after."""
+def serve(line: socket, run_dir: bytes) -> None:
+    """Supervise one run, and further ones for as long as they are brief and the spawner has any."""
+    with suppress(ConnectionError):  # the spawner has hung up
+        while run_dir and run_guarded(os.fsdecode(run_dir)):
+            line.send(FREE)
+            run_dir = line.recv(LONGEST_REQUEST)
+
+
+def supervise(run_dir: str) -> bool:
+    """Look after the run in this directory, if it is still to be looked after; True if another may follow."""
     become_subreaper()
     if not os.path.isdir(run_dir):
-        return
+        return True
     with rundir.only_inhabitant(run_dir) as alone:
-        if alone and (meta := _claimed(run_dir)):
-            Run(run_dir, meta, read_launch(run_dir), SystemClock()).play()
+        if not alone or not (meta := _claimed(run_dir)):
+            return True
+        run = Run(run_dir, meta, read_launch(run_dir), SystemClock())
+        run.play()
+        run.leave()
+        return run.was_brief
 
 
 def _claimed(run_dir: str) -> Meta | None:
@@ -47,21 +64,15 @@ def _claimed(run_dir: str) -> Meta | None:
     return meta if meta.status == Status.CLAIMED else None
 
 
-def become_subreaper() -> None:
-    """Let orphans of this process's children come back to it instead of to init."""
-    if _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
-
-
 def main() -> None:
     """Entry point for launchers that start a fresh interpreter."""
     run_guarded(os.path.abspath(sys.argv[1]))
 
 
-def run_guarded(run_dir: str) -> None:
-    """Supervise, and leave a trace in the run directory if that goes wrong."""
+def run_guarded(run_dir: str) -> bool:
+    """Supervise, and leave a trace in the run directory if that goes wrong; True if another run may follow."""
     try:
-        supervise(run_dir)
+        return supervise(run_dir)
     except BaseException:  # noqa: BLE001 - the trace is all that is left; the watchdog sees the death
         with suppress(OSError):
             fd = os.open(os.path.join(run_dir, rundir.TRACE), os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)

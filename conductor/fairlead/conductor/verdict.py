@@ -11,6 +11,7 @@ from fairlead.conductor import rundir, tree
 from fairlead.conductor.liveness import Void, void
 from fairlead.conductor.meta import VOID, CorruptMetaError, Meta, read_meta
 from fairlead.conductor.orders import MARKER
+from fairlead.conductor.prctl import has_moved_on
 from fairlead.queue.locks import has_ended
 from fairlead.queue.states import Status
 from fairlead.queue.store import Lock
@@ -83,7 +84,7 @@ class Examiner:
                     return Verdict(finding=Finding.ALIVE, meta=meta)
                 if meta is not None and meta.ended:
                     return Verdict(finding=Finding.ENDED, meta=meta, evidence={"written_by": "supervisor"})
-                if task.status is Status.RUNNING and not has_ended(lock.holder):
+                if task.status is Status.RUNNING and is_looked_after(lock):
                     return Verdict(finding=Finding.ALIVE, meta=meta)  # its directory was replaced: it will move in
                 return self._deserted(meta, lock)
         except (FileNotFoundError, NotADirectoryError):
@@ -92,7 +93,7 @@ class Examiner:
     def _without_directory(self, task: Task, lock: Lock) -> Verdict:
         """Somebody removed the run directory: its supervisor answers for it, or while none is known, its processes."""
         is_known = task.status is Status.RUNNING
-        if not has_ended(lock.holder) if is_known else tree.marked(MARKER, lock.lock_id):
+        if is_looked_after(lock) if is_known else tree.marked(MARKER, lock.lock_id):
             return Verdict(finding=Finding.ALIVE)
         return self._deserted(None, lock)
 
@@ -114,6 +115,11 @@ class Examiner:
         if came is Void.INHABITED:
             return Verdict(finding=Finding.STARTING)
         return self._running(task, lock)
+
+
+def is_looked_after(lock: Lock) -> bool:
+    """Whether the supervisor that answers for a run still does: it lives, and has not gone on to another."""
+    return not has_ended(lock.holder) and not has_moved_on(lock.holder.pid, lock.token)
 
 
 def end_leftovers(lock_id: str, noted: list[ProcessId]) -> list[ProcessId]:

@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import signal
 from contextlib import suppress
 
 from msgspec.structs import replace
@@ -16,6 +15,7 @@ from fairlead.conductor import rundir, tree
 from fairlead.conductor.meta import CorruptMetaError, Meta, last_touch, read_meta
 from fairlead.conductor.orders import MARKER, read_launch
 from fairlead.conductor.output import last_words
+from fairlead.conductor.prctl import has_moved_on
 from fairlead.conductor.verdict import Examiner, Finding, Verdict, end_leftovers
 from fairlead.queue.claims import NOBODY_CAME, give_back, record_ends, why_not_started
 from fairlead.queue.errors import StaleTokenError, StoreBrokenError
@@ -179,7 +179,7 @@ class Runs:
                 write_atomically(note, json.dumps({"by": task.cancel}).encode())
             except (FileNotFoundError, NotADirectoryError):
                 return  # the run directory was taken away: its supervisor makes it anew
-        tree.send_safely(supervisor, signal.SIGTERM)
+        tree.send_safely(supervisor, rundir.LOOK_FOR_NOTE)
 
     def _renew(self, lock: Lock) -> None:
         now, lease = self.clock.wall_ms(), self.instance.lease
@@ -290,9 +290,10 @@ class Runs:
 
 def _supervisor(task: Task, lock: Lock, meta: Meta | None) -> ProcessId | None:
     """Who looks after the run: once its start was recorded the store knows, before that only meta.json does."""
-    if task.status is Status.RUNNING:
-        return ProcessId(lock.holder.pid, lock.holder.start)
-    return ProcessId(meta.supervisor.pid, meta.supervisor.start) if meta and meta.supervisor else None
+    noted = lock.holder if task.status is Status.RUNNING else meta.supervisor if meta else None
+    if noted is None or has_moved_on(noted.pid, lock.token):
+        return None
+    return ProcessId(noted.pid, noted.start)
 
 
 def _as_written(task: Task, meta: Meta | None) -> Ended:
