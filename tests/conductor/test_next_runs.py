@@ -1,8 +1,10 @@
 """Supervisors that look after one brief run after another: what is saved, what must not be carried over, who is hit."""
 
 import os
+import shutil
 import signal
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,35 +16,37 @@ from fairlead.conductor import prctl, rundir, spawner, tree
 from fairlead.conductor.meta import Meta
 from fairlead.conductor.supervisor import FREE
 
-#: A run that ends within a heartbeat is brief; this leaves even a loaded machine the full second.
-SLOW_BEAT = 5.0
-#: A run that waits for a word, and beats meanwhile.
+#: A spawner for which runs are brief, and supervisors are waited for, however slow the machine is just now.
+PATIENT = """if True:
+    from fairlead.conductor import run, spawner
+
+    run.BRIEF = spawner.IDLE = 60.0
+    spawner.main()
+"""
+SLOW_BEAT = 60.0
+#: A run that waits for a word.
 WAITS = "while [ ! -e go ]; do sleep 0.01; done"
 
 
+@pytest.fixture
+def patient(place: Place) -> Iterator[Spawner]:
+    """A patient spawner, ended afterwards with all that it has started."""
+    patient = Spawner(place, "-c", PATIENT)
+    yield patient
+    patient.kill()
+
+
 def play(spawner: Spawner, *command: str) -> tuple[Meta, ProcessId]:
-    """A brief run, and who looked after it; returns once that supervisor has no run."""
-    meta = spawner.play(*(command or ("/bin/true",)), heartbeat=SLOW_BEAT)
+    """A brief run, and who looked after it; returns once that supervisor waits for its next run."""
+    meta = spawner.play(*command, heartbeat=SLOW_BEAT)
     supervisor = supervisor_of(meta)
-    eventually(lambda: prctl.has_moved_on(supervisor.pid, meta.token) or not is_alive(supervisor), "it stays with it")
+    eventually(lambda: prctl.has_moved_on(supervisor.pid, meta.token) and is_asleep(supervisor), "it does not wait")
     return meta, supervisor
-
-
-def play_again(spawner: Spawner, supervisor: ProcessId, *command: str) -> Meta:
-    """Further brief runs until this supervisor has looked after one: on a busy machine it may have been too slow."""
-
-    def look() -> Meta | None:
-        meta, by = play(spawner, *command)
-        return meta if by == supervisor else None
-
-    return eventually(look, "it gets no other run")
 
 
 def idle(spawner: Spawner) -> ProcessId:
     """A supervisor that waits for its next run."""
-    supervisor = play(spawner)[1]
-    eventually(lambda: is_asleep(supervisor), "it does not wait")
-    return supervisor
+    return play(spawner, "/bin/true")[1]
 
 
 def is_asleep(process: ProcessId) -> bool:
@@ -53,36 +57,57 @@ def is_asleep(process: ProcessId) -> bool:
 # --- Who takes another run ---
 
 
-def test_after_a_brief_run_comes_another(spawner: Spawner) -> None:
+def test_after_a_brief_run_comes_another(patient: Spawner) -> None:
     """The same process looks after both; each has its own files and its own end."""
-    first, supervisor = play(spawner, *shell("echo one; exit 3"))
-    second = play_again(spawner, supervisor, *shell("echo two"))
+    first, supervisor = play(patient, *shell("echo one; exit 3"))
+    second, same = play(patient, *shell("echo two"))
+    assert supervisor == same
     assert (first.exit_code, second.exit_code) == (3, 0)
-    assert text(rundir.active_dir(str(spawner.place.conductor), "project", second.id, 1), "stdout.log") == "two\n"
+    assert text(rundir.active_dir(str(patient.place.conductor), "project", second.id, 1), "stdout.log") == "two\n"
 
 
-@pytest.mark.parametrize("changes", [{"heartbeat": 0.01}, {"heartbeat": SLOW_BEAT, "timeout": 0.1}], ids=str)
-def test_a_supervisor_leaves_after_a_run_that_was_not_brief(spawner: Spawner, changes: dict[str, float]) -> None:
-    """After a whole heartbeat, or a run that had to be stopped, somebody may be about to end its supervisor."""
-    meta = spawner.play(*shell("sleep 0.2"), **changes)
+def test_brief_is_what_ends_within_a_second(spawner: Spawner) -> None:
+    """As shipped: of a few runs that do nothing some have the same supervisor."""
+
+    def look() -> bool:
+        runs = [spawner.play("/bin/true", heartbeat=SLOW_BEAT) for _ in range(3)]
+        return len({supervisor_of(meta) for meta in runs}) < len(runs)
+
+    assert eventually(look, "each run has a supervisor of its own")
+    long = spawner.play(*shell("sleep 1.1"), heartbeat=SLOW_BEAT)
+    assert tree.wait_gone([supervisor_of(long)], PATIENCE) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "changes"),
+    [
+        (shell("sleep 0.2"), {"heartbeat": 0.01}),
+        (shell("sleep 120"), {"heartbeat": SLOW_BEAT, "timeout": 0.1}),
+        (("/nowhere",), {"heartbeat": SLOW_BEAT}),
+    ],
+    ids=["longer than a heartbeat", "stopped", "not started"],
+)
+def test_a_supervisor_leaves_after_other_runs(
+    patient: Spawner, command: tuple[str, ...], changes: dict[str, float]
+) -> None:
+    """Somebody may be about to end it, or something of the run may be left in it."""
+    meta = patient.play(*command, **changes)
     assert tree.wait_gone([supervisor_of(meta)], PATIENCE) == []
 
 
-def test_a_run_that_cannot_be_started_is_brief(spawner: Spawner) -> None:
-    """A program that is not there costs its supervisor nothing."""
-    meta, supervisor = play(spawner, "/nowhere")
-    assert meta.reason == "not_started"
-    assert play_again(spawner, supervisor).status == "completed"
-
-
-def test_a_request_for_nothing_leaves_its_supervisor_free(spawner: Spawner) -> None:
+@pytest.mark.parametrize("kind", ["removed", "taken back"])
+def test_a_request_for_nothing_leaves_its_supervisor_free(patient: Spawner, kind: str) -> None:
     """A run that was cleared away, or taken back, is passed over by whoever was asked to look after it."""
-    supervisor = idle(spawner)
-    spawner.launch("/nowhere/at/all")
-    taken_back = spawner.place.make(("/bin/true",))
-    Path(taken_back, "meta.json").unlink()
-    spawner.launch(taken_back)
-    assert play_again(spawner, supervisor).status == "completed"
+    supervisor = idle(patient)
+    run_dir = patient.place.make(("/bin/true",))
+    if kind == "removed":
+        shutil.rmtree(run_dir)
+    else:
+        Path(run_dir, "meta.json").unlink()
+    patient.launch(run_dir)
+    eventually(lambda: is_asleep(supervisor), "it does not wait")
+    assert is_alive(supervisor)
+    assert patient.play("/bin/true").status == "completed"
 
 
 # --- When they go ---
@@ -90,27 +115,27 @@ def test_a_request_for_nothing_leaves_its_supervisor_free(spawner: Spawner) -> N
 
 def test_without_work_they_go(spawner: Spawner) -> None:
     """A second without a run, and the spawner is alone again."""
-    supervisor = idle(spawner)
-    assert tree.wait_gone([supervisor], PATIENCE) == []
+    meta = spawner.play("/bin/true", heartbeat=SLOW_BEAT)
+    assert tree.wait_gone([supervisor_of(meta)], PATIENCE) == []
     assert spawner.play("/bin/true").status == "completed"
 
 
-def test_they_go_with_the_daemon(spawner: Spawner) -> None:
+def test_they_go_with_the_daemon(patient: Spawner) -> None:
     """Nobody is left to give them work."""
-    supervisor = idle(spawner)
-    assert spawner.close() == 0
+    supervisor = idle(patient)
+    assert patient.close() == 0
     assert not is_alive(supervisor)
 
 
-def test_they_go_with_a_killed_spawner(spawner: Spawner) -> None:
+def test_they_go_with_a_killed_spawner(patient: Spawner) -> None:
     """No process stays behind that nobody knows of, whether it waits for a run or has one just then."""
-    waiting = spawner.place.make(shell(WAITS), heartbeat=SLOW_BEAT)
-    spawner.launch(waiting)
+    waiting = patient.place.make(shell(WAITS))
+    patient.launch(waiting)
     busy = supervisor_of(running(waiting))
-    free = idle(spawner)
-    spawner.process.kill()
+    free = idle(patient)
+    patient.process.kill()
     assert tree.wait_gone([free], PATIENCE) == []
-    (spawner.place.work / "go").touch()
+    (patient.place.work / "go").touch()
     assert over(waiting).status == "completed"
     assert tree.wait_gone([busy], PATIENCE) == []
 
@@ -135,58 +160,59 @@ def test_only_so_many_are_kept() -> None:
             other.recv(10)
 
 
-def test_one_that_was_killed_costs_no_run(spawner: Spawner) -> None:
-    """The next run gets another supervisor at once, although the dead one may have been told of it."""
-    supervisor = idle(spawner)
+def test_one_that_was_killed_costs_no_run(patient: Spawner) -> None:
+    """The next run gets another supervisor at once, whether or not the spawner has heard of the death by then."""
+    supervisor = idle(patient)
     os.kill(supervisor.pid, signal.SIGKILL)
-    meta = spawner.play("/bin/true")
+    assert tree.wait_gone([supervisor], PATIENCE) == []
+    meta = patient.play("/bin/true")
     assert (meta.status, supervisor_of(meta) == supervisor) == ("completed", False)
 
 
-def test_what_a_killed_one_had_not_read_goes_to_another(spawner: Spawner) -> None:
+def test_what_a_killed_one_had_not_read_goes_to_another(patient: Spawner) -> None:
     """Nobody waits for the watchdog to find that a supervisor was told of a run, and never came."""
-    supervisor = idle(spawner)
+    supervisor = idle(patient)
     os.kill(supervisor.pid, signal.SIGSTOP)
-    untold = spawner.place.make(("/bin/true",))
-    spawner.launch(untold)
-    assert spawner.play("/bin/true").status == "completed"
+    untold = patient.place.make(("/bin/true",))
+    patient.launch(untold)
+    assert patient.play("/bin/true").status == "completed"
     assert text(untold, "meta.json").count("claimed")
     os.kill(supervisor.pid, signal.SIGKILL)
     assert over(untold).status == "completed"
-    assert spawner.close() == 0
-    assert spawner.errors.read_text() == ""
+    assert patient.close() == 0
+    assert patient.errors.read_text() == ""
 
 
 # --- What is not carried over ---
 
 
-def test_nothing_of_a_run_stays_open(spawner: Spawner) -> None:
+def test_nothing_of_a_run_stays_open(patient: Spawner) -> None:
     """Between runs a supervisor has its line to the spawner and nothing else, and stands in nobody's way."""
-    supervisor = idle(spawner)
+    supervisor = idle(patient)
     names = {os.readlink(f"/proc/{supervisor.pid}/fd/{fd}") for fd in os.listdir(f"/proc/{supervisor.pid}/fd")}
     assert len([name for name in names if name.startswith(("socket", "pipe"))]) == 1
-    assert not any(name.startswith(str(spawner.place.conductor)) for name in names)
+    assert not any(name.startswith(str(patient.place.conductor)) for name in names)
     assert os.readlink(f"/proc/{supervisor.pid}/cwd") == "/"
 
 
-def test_a_late_signal_for_an_earlier_run_is_nothing(spawner: Spawner) -> None:
+def test_a_late_signal_for_an_earlier_run_is_nothing(patient: Spawner) -> None:
     """Whoever cancels a run that has just ended hits nobody: neither an idle supervisor nor its next run."""
-    supervisor = idle(spawner)
+    supervisor = idle(patient)
     for number in (rundir.LOOK_FOR_NOTE, signal.SIGTERM):
         os.kill(supervisor.pid, number)
-    following = spawner.place.make(shell(WAITS))
-    spawner.launch(following)
+    following = patient.place.make(shell(WAITS))
+    patient.launch(following)
     assert supervisor_of(running(following)) == supervisor
     os.kill(supervisor.pid, rundir.LOOK_FOR_NOTE)
-    (spawner.place.work / "go").touch()
+    (patient.place.work / "go").touch()
     assert over(following).status == "completed"
 
 
-def test_a_next_run_can_be_cancelled(spawner: Spawner) -> None:
+def test_a_next_run_can_be_cancelled(patient: Spawner) -> None:
     """With a note in its own directory it is meant."""
-    supervisor = idle(spawner)
-    following = spawner.place.make(shell("exec sleep 120"))
-    spawner.launch(following)
+    supervisor = idle(patient)
+    following = patient.place.make(shell("exec sleep 120"))
+    patient.launch(following)
     assert supervisor_of(running(following)) == supervisor
     Path(following, rundir.CANCEL).write_text('{"by": "bob"}')
     os.kill(supervisor.pid, rundir.LOOK_FOR_NOTE)

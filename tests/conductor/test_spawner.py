@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -127,7 +128,10 @@ def test_supervisors_outlive_the_daemon_with_their_spawner(spawner: Spawner) -> 
 
 def sockets_of(pid: int) -> list[str]:
     """The sockets that a process has open."""
-    names = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
+    names = []
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        with suppress(FileNotFoundError):  # closed a moment ago
+            names.append(os.readlink(f"/proc/{pid}/fd/{fd}"))
     return [name for name in names if name.startswith("socket")]
 
 

@@ -1,7 +1,9 @@
-"""An agent's output in a file of bounded size: the beginning and the end are kept."""
+"""An agent's output: pipes into files of bounded size, of which the beginning and the end are kept."""
 
 import os
+import select
 import stat
+from contextlib import suppress
 
 from fairlead.base.files import opened, remove, write_all
 
@@ -11,6 +13,53 @@ STDERR = "stderr.log"
 LAST_WORDS = 2000
 
 _APPEND = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+class Output:
+    """The pipes that an agent writes to, and the logs that they are emptied into."""
+
+    def __init__(self, run_dir: str, limit: int, poll: "select.poll") -> None:
+        self._dir = run_dir
+        self._limit = limit
+        self._poll = poll
+        self._logs: dict[int, CappedLog] = {}
+
+    def open(self, name: str) -> int:
+        """Begin a log; returns the descriptor to write to."""
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(reader, False)
+        self._logs[reader] = CappedLog(os.path.join(self._dir, name), self._limit)
+        self._poll.register(reader, select.POLLIN | select.POLLHUP)
+        return writer
+
+    def collect(self, fd: int) -> bool:
+        """Move what the agent wrote into its log; False if there is nothing now."""
+        try:
+            data = os.read(fd, 65536)
+        except BlockingIOError:
+            return False
+        if not data:
+            self._close(fd)
+            return False
+        # A full disk costs the log, not the run.
+        with suppress(OSError):
+            self._logs[fd].write(data)
+        return True
+
+    def drain(self) -> None:
+        """Take what is left in the pipes. A stranger who was handed one of them may hold it open: it is not awaited."""
+        for fd in list(self._logs):
+            while self.collect(fd):
+                pass
+            if fd in self._logs:
+                self._close(fd)
+
+    def _close(self, fd: int) -> None:
+        """Nothing more comes from there: complete its log."""
+        self._poll.unregister(fd)
+        os.close(fd)
+        with suppress(OSError):
+            self._logs.pop(fd).close()
 
 
 class CappedLog:

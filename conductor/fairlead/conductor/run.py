@@ -5,8 +5,6 @@ import math
 import os
 import select
 import signal
-import time
-from collections.abc import Callable
 from contextlib import suppress
 
 from msgspec import json
@@ -25,11 +23,11 @@ from fairlead.conductor.meta import (
     Meta,
     Supervisor,
     read_meta,
-    touch_meta,
     write_meta,
 )
 from fairlead.conductor.orders import Launch
-from fairlead.conductor.output import STDERR, STDOUT, CappedLog, last_words, read_tail
+from fairlead.conductor.output import STDERR, STDOUT, Output, last_words, read_tail
+from fairlead.conductor.place import Place
 from fairlead.conductor.prctl import lay_down, take_up
 from fairlead.conductor.results import UnusableResultError, cost_of, read_result
 from fairlead.queue.states import Status
@@ -46,8 +44,6 @@ SHORT = 0.02
 BRIEF = 1.0
 #: The longest sleep, whatever the settings say: the kernel counts milliseconds in 32 bits.
 LONGEST_WAIT = 3600.0
-#: Between two tries to write the end while the disk refuses.
-WRITE_PAUSE = 1.0
 _PROGRESS = 500
 
 #: The agent gets every signal as a program should, whatever Python, we, or who started the daemon have set.
@@ -59,12 +55,12 @@ class Run:
 
     def __init__(self, run_dir: str, meta: Meta, launch: Launch, clock: Clock) -> None:
         self.dir = run_dir
-        self.place = os.open(run_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        self.place = Place(run_dir, self.settle_in)
         self.meta = meta
         self.launch = launch
         self.clock = clock
         self.poll = select.poll()
-        self.pipes: dict[int, CappedLog] = {}
+        self.output = Output(run_dir, launch.output_bytes, self.poll)
         self.agent: int | None = None
         self.agent_status: int | None = None
         #: Why the run is being ended from outside: timeout, cancelled, interrupted.
@@ -121,7 +117,7 @@ class Run:
         launch = self.launch
         os.chdir(launch.cwd)
         stdin = os.open(launch.stdin or os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        out, err = self._pipe(STDOUT), self._pipe(STDERR)
+        out, err = self.output.open(STDOUT), self.output.open(STDERR)
         try:
             self.agent = os.posix_spawn(
                 launch.argv[0],
@@ -140,13 +136,6 @@ class Run:
         self.deadline = now + launch.timeout if launch.timeout else math.inf
         self.next_beat = now + min(FIRST_BEAT, launch.heartbeat)
         self.tell_at = now + SHORT
-
-    def _pipe(self, name: str) -> int:
-        reader, writer = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(reader, False)
-        self.pipes[reader] = CappedLog(os.path.join(self.dir, name), self.launch.output_bytes)
-        self.poll.register(reader, select.POLLIN | select.POLLHUP)
-        return writer
 
     # ------------------------------------------------------------------ while it runs
 
@@ -213,26 +202,8 @@ class Run:
         """Let the start be recorded, once it has proven not to be a short run's."""
         if now >= self.tell_at:
             self.tell_at = math.inf
-            self.keep_place()
+            self.place.keep()
             self.tell("started")
-
-    def keep_place(self) -> bool:
-        """Live where others look for this run, although its agent may have removed or replaced the directory.
-
-        False while that cannot be: somebody else is in there, or the run is over and its directory put away.
-        """
-        if rundir.is_at(self.place, self.dir):
-            return True
-        if rundir.is_put_away(self.dir):
-            return False
-        with suppress(OSError):
-            fd = rundir.move_in(self.dir)
-            if fd is not None:
-                os.close(self.place)
-                self.place = fd
-                self.settle_in()
-                return True
-        return False
 
     def settle_in(self) -> None:
         """Say in the new directory what was said in the old one, unless somebody has taken the run for unstarted."""
@@ -252,7 +223,7 @@ class Run:
         if now < self.next_beat:
             return
         self.next_beat = now + self.launch.heartbeat
-        if not self.keep_place():
+        if not self.place.keep():
             return
         meta = self.meta
         meta.heartbeat = Heartbeat(meta.heartbeat.seq + 1, iso(self.clock.wall_ms()) or "")
@@ -261,12 +232,7 @@ class Run:
         try:
             write_meta(self.dir, meta, synced=False)
         except OSError:
-            self.show_life()
-
-    def show_life(self) -> None:
-        """A full disk must not end the run, nor make it look dead."""
-        with suppress(OSError):
-            touch_meta(self.dir)
+            self.place.show_life()
 
     def read_progress(self) -> str:
         """The last line of what the agent says about its progress."""
@@ -285,36 +251,15 @@ class Run:
             if fd == self.wakeup:
                 os.read(fd, 4096)
             else:
-                self.collect(fd)
-
-    def collect(self, fd: int) -> bool:
-        """Move what the agent wrote into its log; False if there is nothing now."""
-        try:
-            data = os.read(fd, 65536)
-        except BlockingIOError:
-            return False
-        if not data:
-            self.close(fd)
-            return False
-        # A full disk costs the log, not the run.
-        with suppress(OSError):
-            self.pipes[fd].write(data)
-        return True
-
-    def close(self, fd: int) -> None:
-        """Nothing more comes from there: complete its log."""
-        self.poll.unregister(fd)
-        os.close(fd)
-        with suppress(OSError):
-            self.pipes.pop(fd).close()
+                self.output.collect(fd)
 
     # ------------------------------------------------------------------ the end
 
     @property
     def was_brief(self) -> bool:
-        """Whether it ended by itself, and so soon that nobody can have meant to kill its supervisor for it."""
+        """Whether its agent ended by itself, so soon that nobody can have meant to kill its supervisor for it."""
         took = self.clock.boot() - self.meta.claimed_boot
-        return self.stopping is None and took < min(BRIEF, self.launch.heartbeat)
+        return self.agent is not None and self.stopping is None and took < min(BRIEF, self.launch.heartbeat)
 
     def leave(self) -> None:
         """Let go of everything of this run."""
@@ -322,13 +267,14 @@ class Run:
         for number in (rundir.LOOK_FOR_NOTE, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
         signal.set_wakeup_fd(-1)
-        for fd in (self.wakeup, self.wakeup_writer, self.place):
+        for fd in (self.wakeup, self.wakeup_writer):
             os.close(fd)
+        self.place.leave()
         os.chdir("/")
 
     def conclude(self) -> None:
         """Everything of the run has ended: say how."""
-        self.drain()
+        self.output.drain()
         if self.agent_status is None:
             raise AssertionError("the tree is empty and the agent was not seen to end")
         code = os.waitstatus_to_exitcode(self.agent_status)
@@ -346,14 +292,6 @@ class Run:
             self.end(Status.FAILED, "exit", error=f"the agent ended with exit code {code}")
         else:
             self.end(Status.FAILED, "signal", error=f"the agent was ended by {self.meta.signal}")
-
-    def drain(self) -> None:
-        """Take what is left in the pipes. A stranger who was handed one of them may hold it open: it is not awaited."""
-        for fd in list(self.pipes):
-            while self.collect(fd):
-                pass
-            if fd in self.pipes:
-                self.close(fd)
 
     def take_result(self) -> str:
         """Read the agent's result file; returns a sentence if there is one that cannot be used."""
@@ -379,22 +317,9 @@ class Run:
         meta.progress = self.read_progress()
         if status is not Status.COMPLETED:
             meta.log_tail = last_words(self.dir)
-        self.persist(lambda: write_meta(self.dir, meta, synced=True))
+        self.place.persist(lambda: write_meta(self.dir, meta, synced=True))
         self.tell("ended")
-        self.persist(lambda: sync_directory(self.dir))
-
-    def persist(self, write: Callable[[], None]) -> None:
-        """A result is not lost to a full disk: stay, with the lock held, until it can be written."""
-        while not rundir.is_put_away(self.dir):
-            try:
-                if self.keep_place():
-                    write()
-                    return
-            except FileNotFoundError:
-                continue  # put away a moment ago, or removed again
-            except OSError:
-                self.show_life()
-            time.sleep(WRITE_PAUSE)
+        self.place.persist(lambda: sync_directory(self.dir))
 
 
 def read_cancel(run_dir: str) -> str | None:
