@@ -67,6 +67,25 @@ def test_a_watched_descriptor_ends_the_sleep(tmp_path: Path) -> None:
     os.close(writer)
 
 
+@pytest.mark.parametrize("what", ["bell", "directory"])
+def test_a_bell_that_was_tidied_away_is_hung_up_anew(tmp_path: Path, what: str) -> None:
+    """Until then rings are lost; one that is in its place stays the same."""
+    bells = tmp_path / "bells"
+    bells.mkdir()
+    waiter = Waiter(str(bells), "daemon")
+    before = waiter.listener.fileno()
+    waiter.keep_bell()
+    assert waiter.listener.fileno() == before
+    (bells / "daemon").unlink()
+    if what == "directory":
+        bells.rmdir()
+    assert not ring(str(bells), "daemon", "lost")
+    waiter.keep_bell()
+    assert ring(str(bells), "daemon", "added")
+    assert waiter.wait(60.0) == {"added"}
+    waiter.close()
+
+
 def test_signals_wake_and_are_remembered(tmp_path: Path) -> None:
     """HUP asks for a reload, TERM for the end; a ring is no signal."""
     with started("base", "wait_for_signals", tmp_path) as process:

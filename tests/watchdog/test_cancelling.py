@@ -14,8 +14,6 @@ from fairlead.conductor.launcher import ProcessLauncher
 from fairlead.queue.states import Status
 from fairlead.watchdog import runs
 
-# ---------------------------------------------------------------------- cancelling
-
 
 def test_a_queued_task_is_cancelled_at_once(home: Home) -> None:
     """It is archived with the answer, and nothing can bring it back."""
@@ -24,6 +22,20 @@ def test_a_queued_task_is_cancelled_at_once(home: Home) -> None:
     ended = home.task(task)
     assert (ended.status, ended.archived) == (Status.CANCELLED, True)
     home.dispatcher().run_once()
+    home.assert_tidy()
+
+
+def test_a_task_is_cancelled_although_there_is_no_room_for_its_record(home: Home) -> None:
+    """The answer is that it was cancelled, which is so; the watchdog writes its record down when it can."""
+    task = home.submit()
+    os.rename(home.paths.archive, f"{home.path}/away")
+    Path(home.paths.archive).touch()
+    assert home.operations().cancel(task, by="ann").status is Status.CANCELLED
+    assert not home.task(task).archived
+    assert home.log("archived_later", level="warning", task=task)
+    os.unlink(home.paths.archive)
+    home.watchdog().run_once()
+    assert home.task(task).archived
     home.assert_tidy()
 
 

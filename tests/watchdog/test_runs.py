@@ -1,6 +1,7 @@
 """What becomes of runs: ends are recorded, the dead are found, locks are freed on evidence."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from tests.support.instance import NO_POLLS, Home
 from tests.support.patience import eventually
 from tests.watchdog.running import LONG, SilentLauncher, begin, outcome_of
 
+from fairlead.base.bell import is_heard
 from fairlead.conductor import verdict
 from fairlead.conductor.launcher import ProcessLauncher
 from fairlead.conductor.meta import read_meta, write_meta
@@ -32,6 +34,15 @@ def test_an_end_is_recorded_and_the_lock_freed_by_the_ring(home: Home) -> None:
     finishes = [task.finished_at or 0 for task in ended]
     assert all(end <= start for end, start in zip(finishes, starts[1:], strict=False))
     eventually(lambda: home.store.locks() == [], "the lock is free")
+
+
+def test_services_whose_bells_were_tidied_away_hear_again(home: Home) -> None:
+    """With their next look around they hang them up anew, and nobody waits for polls any more."""
+    home.configure(intervals={"poll": 0.2, "watch": 0.2})
+    home.up()
+    shutil.rmtree(home.paths.bells)
+    eventually(lambda: all(is_heard(home.paths.bells, name) for name in ("daemon", "watchdog")), "both hear")
+    assert home.wait_over(home.submit(home.counted()))[0].status is Status.COMPLETED
 
 
 def test_the_end_is_recorded_as_the_supervisor_wrote_it(home: Home) -> None:

@@ -21,15 +21,31 @@ class Listener:
     def __init__(self, directory: str, name: str) -> None:
         self.directory = directory
         self.name = name
-        self._socket = _datagrams(socket.SOCK_NONBLOCK)
-        with opened(directory, os.O_RDONLY | os.O_DIRECTORY) as fd, _Address(directory, name) as address:
+        self._socket = self._hang_up()
+
+    def _hang_up(self) -> socket.socket:
+        bell = _datagrams(socket.SOCK_NONBLOCK)
+        with (
+            opened(self.directory, os.O_RDONLY | os.O_DIRECTORY) as fd,
+            _Address(self.directory, self.name) as address,
+        ):
             fcntl.flock(fd, fcntl.LOCK_EX)  # or else `_clear` could take the new bell for the old one
-            remove(os.path.join(directory, name))
-            self._socket.bind(address)
+            remove(os.path.join(self.directory, self.name))
+            bell.bind(address)
+        return bell
 
     def fileno(self) -> int:
         """The descriptor to wait for."""
         return self._socket.fileno()
+
+    def is_in_place(self) -> bool:
+        """Whether others who ring under this name are heard here."""
+        return os.path.lexists(os.path.join(self.directory, self.name))
+
+    def hang_up_anew(self) -> None:
+        """Be heard again under this name, by another descriptor."""
+        before, self._socket = self._socket, self._hang_up()
+        before.close()
 
     def take(self) -> set[str]:
         """The words of all rings that have come in."""

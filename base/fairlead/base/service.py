@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from fairlead.base.bell import Listener
 from fairlead.base.errors import RefusedError
-from fairlead.base.files import write_all
+from fairlead.base.files import make_directory, write_all
 
 #: A predecessor that is on its way out is waited for this long.
 PATIENCE = 5.0
@@ -102,6 +102,16 @@ class Waiter:
         with suppress(BlockingIOError):
             os.read(self._wakeup, 4096)
         return self.listener.take()
+
+    def keep_bell(self) -> None:
+        """Hang the bell up anew if somebody has tidied it away: without it every ring is lost."""
+        if self.listener.is_in_place():
+            return
+        make_directory(self.listener.directory)
+        before = self.listener.fileno()
+        self.listener.hang_up_anew()
+        self._poll.unregister(before)
+        self._poll.register(self.listener, select.POLLIN)
 
     def close(self) -> None:
         """Stop listening."""

@@ -73,7 +73,7 @@ class Daemon:
             self.dispatcher.look_around = True
         if self.dispatcher.look_around:
             self._next_look = now + self.instance.config.intervals.poll
-        return guarded(self.dispatcher.steps(), self.log)
+        return guarded((self.waiter.keep_bell, *self.dispatcher.steps()), self.log)
 
     def _hear(self, words: set[str]) -> None:
         """What was said while waiting: a freed lock says nothing about the spool, all else may."""

@@ -146,13 +146,19 @@ class Operations:
         task = self.store.cancel(task_id, by=by, now=self.clock.wall_ms())
         self.log.info("cancelled" if task.status in FINAL else "cancel_requested", task=task_id, by=by)
         if task.status in FINAL:
-            # Archived at once: nobody must be able to bring it back by rebuilding the store.
-            archive_tasks(self.store, self.archive, [task])
-            self.accepted.remove(task_id, task.version)
+            self._archive_at_once(task)
             ring_all(self.paths.bells, "cancelled")
         else:
             ring(self.paths.bells, "watchdog", "cancel")
         return task
+
+    def _archive_at_once(self, task: Task) -> None:
+        """Let nobody bring a cancelled task back by rebuilding the store. Without room, the watchdog does it later."""
+        try:
+            archive_tasks(self.store, self.archive, [task])
+            self.accepted.remove(task.id, task.version)
+        except OSError as error:
+            self.log.warning("archived_later", task=task.id, error=str(error))
 
     def retry(self, task_id: str, *, by: str) -> Task:
         """Send a failed, cancelled or lost task through the queue again."""

@@ -51,7 +51,7 @@ class WatchdogProcess:
             self.watchdog.look_around = True
         if self.watchdog.look_around:
             self._next_look = now + self.instance.config.intervals.watch
-        return guarded(self.watchdog.steps(), self.log)
+        return guarded((self.waiter.keep_bell, *self.watchdog.steps()), self.log)
 
     def _pause(self) -> float:
         pause = self._next_look - self.instance.clock.boot()
