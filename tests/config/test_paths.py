@@ -89,8 +89,8 @@ def test_the_run_directory_may_be_elsewhere() -> None:
     """A system's instance keeps its bells and its processes' locks under /run."""
     paths = Paths("/var/lib/fairlead", run="/run/fairlead")
     assert paths.bells == "/run/fairlead/bells"
-    assert paths.daemon_lock == "/run/fairlead/daemon.lock"
-    assert paths.watchdog_lock == "/run/fairlead/watchdog.lock"
+    assert paths.single_lock("daemon") == "/run/fairlead/daemon.lock"
+    assert paths.single_lock("watchdog") == "/run/fairlead/watchdog.lock"
 
 
 def test_every_directory_is_listed_after_its_parent() -> None:

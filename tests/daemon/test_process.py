@@ -16,6 +16,7 @@ from fairlead.base.service import AlreadyRunningError, Single
 from fairlead.daemon import process as module
 from fairlead.daemon.dispatcher import SHOW_EVERY
 from fairlead.daemon.process import Daemon
+from fairlead.queue import service
 from fairlead.queue.claims import NOBODY_CAME
 from fairlead.queue.states import Status
 from fairlead.queue.task import Task
@@ -47,8 +48,7 @@ def test_who_waits_for_its_turn_has_not_opened_the_store(home: Home, monkeypatch
     monkeypatch.setattr(Single.take, "__defaults__", (0.0,))
     first, watchdog = make_daemon(home), WatchdogProcess(home.paths, home.environ, open_log(home.paths.log_file, "w"))
     opened: list[str] = []
-    for made in (module, __import__("fairlead.watchdog.process", fromlist=["Instance"])):
-        monkeypatch.setattr(made, "Instance", lambda *_: opened.append("opened"))
+    monkeypatch.setattr(service, "Instance", lambda *_: opened.append("opened"))
     for make in (Daemon, WatchdogProcess):
         with pytest.raises(AlreadyRunningError):
             make(home.paths, home.environ, open_log(home.paths.log_file, "again"))
@@ -83,8 +83,8 @@ def test_wrong_settings_are_refused_and_the_old_ones_stay(home: Home) -> None:
     """A reload of a broken file is logged with its problems; both services go on as before."""
     daemon, watchdog = home.up()
     Path(home.paths.config_file).write_text("slots: {max: many}\n", encoding="utf-8")
-    for service, name in ((daemon, "daemon"), (watchdog, "watchdog")):
-        service.send_signal(signal.SIGHUP)
+    for one, name in ((daemon, "daemon"), (watchdog, "watchdog")):
+        one.send_signal(signal.SIGHUP)
         assert "slots.max" in home.logged("settings_refused", process=name)["error"]
     eventually(lambda: "settings refused" in home.cli("events").stdout, "it is told to those who follow the events")
     home.drop("task.json")
@@ -201,7 +201,7 @@ def test_a_graceful_stop_leaves_agents_alone(home: Home, number: signal.Signals)
 def test_detached_services_leave_their_pid(home: Home) -> None:
     """`--detach` returns when the service works; the pid beside its kernel-held lock is the service's."""
     pids = {}
-    for name, path in (("daemon", home.paths.daemon_lock), ("watchdog", home.paths.watchdog_lock)):
+    for name, path in ((name, home.paths.single_lock(name)) for name in ("daemon", "watchdog")):
         home.cli(name, "--detach")
         pids[name] = int(Path(path).read_text(encoding="ascii"))
         assert home.log(f"{name}_starts")[0]["pid"] == pids[name]

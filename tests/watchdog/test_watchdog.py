@@ -93,7 +93,7 @@ def test_however_much_is_rung_a_look_around_is_due(home: Home) -> None:
     assert 3500.0 < process._pause() <= 3600.0
     process._hear({"ended a.1"})
     assert not process.watchdog.look_around
-    process._next_look = 0.0
+    process.next_look = 0.0
     assert process._pass()
     assert process.watchdog.look_around
     process.watchdog.has_more = True

@@ -100,7 +100,7 @@ def _detach(name: str, paths: Paths, config: Config, make: Make) -> int:
         code, _, why = word.decode().partition(" ")
         sentence = f"the {name} did not start: {why or f'{paths.error_log} may say why.'}"
         raise NotStartedError(sentence, int(code or UnavailableError.exit_code))
-    lock = paths.daemon_lock if name == "daemon" else paths.watchdog_lock
+    lock = paths.single_lock(name)
     print(f"the {name} runs in the background; its pid is in {lock}, its log is {paths.log_file}")
     return 0
 

@@ -30,8 +30,10 @@ class Paths:
         self.capacity = self._under("capacity.json")
         self.run = run or self._under("run")
         self.bells = os.path.join(self.run, "bells")
-        self.daemon_lock = os.path.join(self.run, "daemon.lock")
-        self.watchdog_lock = os.path.join(self.run, "watchdog.lock")
+
+    def single_lock(self, service: str) -> str:
+        """The file by which there is one daemon, and one watchdog, for an instance."""
+        return os.path.join(self.run, f"{service}.lock")
 
     def _under(self, *parts: str) -> str:
         return os.path.join(self.home, *parts)

@@ -6,41 +6,30 @@ from contextlib import suppress
 
 from fairlead.base.bell import ring_all
 from fairlead.base.errors import FairleadError
-from fairlead.base.files import make_directory
 from fairlead.base.logs import Log
-from fairlead.base.service import Single, Waiter
 from fairlead.conductor.launcher import ProcessLauncher
 from fairlead.config.paths import Paths
 from fairlead.daemon.dispatcher import Dispatcher
 from fairlead.daemon.spool import Spool
 from fairlead.queue.claims import NOBODY_CAME
-from fairlead.queue.instance import Instance
 from fairlead.queue.passes import guarded
+from fairlead.queue.service import RETRY, Service
 from fairlead.queue.task import Event
 
-#: After a pass that went wrong, the next one comes this soon.
-RETRY = 1.0
 #: While somebody writes a file, it is looked at no more often than this, whatever the settings say.
 SHORTEST_PAUSE = 0.05
 
 
-class Daemon:
+class Daemon(Service):
     """The dispatcher's loop."""
 
     def __init__(self, paths: Paths, environ: Mapping[str, str], log: Log) -> None:
-        self.log = log
-        # First: while we wait for our turn, the store may be replaced by a rebuilt one.
-        make_directory(paths.run)
-        self.single = Single(paths.daemon_lock, "the daemon")
-        self.single.take()
-        self.instance = Instance(paths, environ, log)
-        self.waiter = Waiter(paths.bells, "daemon")
+        super().__init__(paths, environ, log, "daemon")
         intervals = self.instance.config.intervals
         inotify = self.instance.config.spool.inotify
         spool = Spool(paths, self.instance.clock, settle=intervals.settle, inotify=inotify)
         launcher = ProcessLauncher(paths.error_log, paths.bells)
         self.dispatcher = Dispatcher(self.instance, launcher, spool)
-        self._next_look = 0.0
 
     def run(self, *, ready: Callable[[], None] = lambda: None) -> None:
         """Work until asked to stop; agents go on."""
@@ -67,13 +56,7 @@ class Daemon:
         self.log.info("daemon_starts", slots=self.instance.config.slots.max, spool=self.instance.paths.spool)
 
     def _pass(self) -> bool:
-        """One pass; the spool is looked at as often as the settings say, however much is rung about other things."""
-        now = self.instance.clock.boot()
-        if now >= self._next_look:
-            self.dispatcher.look_around = True
-        if self.dispatcher.look_around:
-            self._next_look = now + self.instance.config.intervals.poll
-        return guarded((self.waiter.keep_bell, *self.dispatcher.steps()), self.log)
+        return self.one_pass(self.dispatcher, self.instance.config.intervals.poll)
 
     def _hear(self, words: set[str]) -> None:
         """What was said while waiting: a freed lock says nothing about the spool, all else may."""
@@ -81,19 +64,15 @@ class Daemon:
             self.dispatcher.look_around = True
         if NOBODY_CAME in words:
             self.dispatcher.leave_spawner()
-        if self.waiter.asked_to_reload or "reload" in words:
-            self.waiter.asked_to_reload = False
-            self._reload()
+        self.hear_reload(words)
 
-    def _reload(self) -> None:
-        try:
-            changed = self.instance.reload()
-        except FairleadError as error:
-            self.log.error("settings_refused", error=str(error))
-            self._note("settings_refused", error=str(error))
-            return
+    def settings_refused(self, error: str) -> None:
+        """Let those know who follow the events."""
+        self._note("settings_refused", error=error)
+
+    def settings_reloaded(self, changed: list[str]) -> None:
+        """Hand them on with the next pass."""
         self.dispatcher.has_new_settings = True
-        self.log.info("settings_reloaded", changed=changed)
         self._note("settings_reloaded", what=", ".join(changed) or "nothing has changed")
 
     def _note(self, event: str, **detail: str) -> None:
@@ -110,8 +89,8 @@ class Daemon:
         now = clock.boot()
         if dispatcher.settling:
             settled = now + max(self.instance.config.intervals.settle, SHORTEST_PAUSE)
-            self._next_look = min(self._next_look, settled)
-        pause = self._next_look - now
+            self.next_look = min(self.next_look, settled)
+        pause = self.next_look - now
         if dispatcher.show_at is not None:
             pause = min(pause, dispatcher.show_at - now)
         if dispatcher.next_due is not None:
@@ -121,6 +100,4 @@ class Daemon:
     def close(self) -> None:
         """Let go of everything; agents go on."""
         self.dispatcher.close()
-        self.waiter.close()
-        self.instance.close()
-        self.single.release()
+        super().close()

@@ -91,7 +91,7 @@ class Rebuild:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """Nobody works with the old store, or begins to, until the new one is there."""
-        singles = [Single(self.paths.daemon_lock, "the daemon"), Single(self.paths.watchdog_lock, "the watchdog")]
+        singles = [Single(self.paths.single_lock(name), f"the {name}") for name in ("daemon", "watchdog")]
         presence = Presence(self.paths)
         try:
             for single in singles:
