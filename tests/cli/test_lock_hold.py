@@ -19,7 +19,9 @@ def test_it_exits_as_the_command_does(run: Run, script: str, code: int) -> None:
     """Exit codes are passed on, a signal as 128 and its number; the lock is free afterwards."""
     run("lock", "hold", "ann", "--", "sh", "-c", script, code=code)
     assert run.home.store.locks() == []
-    assert run.home.store.past_locks(1)[0].why == "released by its holder"
+    past = run.home.store.past_locks(1)[0]
+    assert past.why == "released by its holder"
+    assert (past.evidence["proof"], past.evidence["exit_code"]) == ("its holder let go of it", code)
     assert os.listdir(run.home.paths.locks) == []
 
 

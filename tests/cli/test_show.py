@@ -1,14 +1,19 @@
 """show: everything about one task."""
 
+import os
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 from tests.cli.running import Run
 from tests.proof.processes import kill
 from tests.support.patience import eventually
 
-from fairlead.base.identity import ProcessId, this_process
-from fairlead.cli.usage import usage_of, usage_words
+from fairlead.base.identity import this_process
+from fairlead.cli.usage import living_supervisor, usage_of, usage_words
+from fairlead.conductor.meta import Supervisor, write_meta
 from fairlead.queue.archive import Archive
 from fairlead.queue.states import Status
 from fairlead.queue.store import Ended
@@ -130,12 +135,36 @@ def test_a_supervisor_that_is_gone_uses_nothing(run: Run) -> None:
     run.home.dispatcher().run_once()
     supervisor = run.home.supervisor_of(task_id)
     mine = this_process()
-    assert usage_of(ProcessId(mine.pid, mine.start + 1)) is None
+    assert usage_of(Supervisor(mine.pid, mine.start + 1)) is None
     kill(supervisor)
     # The signal is sent; the kernel ends the process a moment later.
-    eventually(lambda: usage_of(ProcessId(supervisor.pid, supervisor.start)) is None, "it does not die")
+    eventually(lambda: usage_of(Supervisor(supervisor.pid, supervisor.start)) is None, "it does not die")
     assert run.json("show", task_id)["usage"] is None
     assert usage_words(None) == ""
+
+
+def test_what_was_used_before_is_not_this_runs() -> None:
+    """A supervisor may have looked after somebody else's run: what that has used is left out."""
+    subprocess.run([sys.executable, "-c", "while __import__('time').process_time() < 0.3: pass"], check=True)
+    used = os.times()
+    before = used.children_user + used.children_system
+    for used_before, least, most in ((0.0, 0.25, 1e9), (before, 0.0, 0.1)):
+        usage = usage_of(Supervisor(*this_process(), used_before))
+        assert usage
+        assert least <= usage["cpu_seconds"] <= most
+
+
+def test_a_supervisor_that_looks_after_another_run_uses_nothing_for_this_one(run: Run) -> None:
+    """It is alive, and has nothing to do with the task any more."""
+    task_id = run.home.submit("sleep 60")
+    run.home.dispatcher().run_once()
+    run.home.beats(task_id)
+    os.kill(run.home.supervisor_of(task_id).pid, signal.SIGSTOP)
+    meta = run.home.meta(task_id)
+    assert living_supervisor(run.home.paths, run.home.task(task_id)) == meta.supervisor
+    meta.lock_id = "another"
+    write_meta(run.home.run_dir(run.home.task(task_id)), meta, synced=False)
+    assert living_supervisor(run.home.paths, run.home.task(task_id)) is None
 
 
 def test_wrong_settings_hide_the_directory_alone(run: Run) -> None:

@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from typing import Any
 
 from tests.conductor.runs import PATIENCE, Place, eventually, state
@@ -68,3 +69,12 @@ def supervisor_of(meta: Meta) -> ProcessId:
     """The process that looks after a run."""
     assert meta.supervisor is not None
     return ProcessId(meta.supervisor.pid, meta.supervisor.start)
+
+
+def sockets_of(pid: int) -> list[str]:
+    """The sockets that a process has open."""
+    names = []
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        with suppress(FileNotFoundError):  # closed a moment ago
+            names.append(os.readlink(f"/proc/{pid}/fd/{fd}"))
+    return [name for name in names if name.startswith("socket")]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.conductor.runs import PATIENCE, Place, eventually, running, shell, text
-from tests.conductor.spawners import Spawner, over, supervisor_of
+from tests.conductor.spawners import Spawner, over, sockets_of, supervisor_of
 
 from fairlead.base.identity import ProcessId, is_alive, read_stat
 from fairlead.conductor import prctl, rundir, spawner, tree
@@ -20,10 +20,10 @@ from fairlead.conductor.supervisor import FREE
 PATIENT = """if True:
     from fairlead.conductor import run, spawner
 
-    run.BRIEF = spawner.IDLE = 60.0
+    run.BRIEF = spawner.IDLE = 3600.0
     spawner.main()
 """
-SLOW_BEAT = 60.0
+SLOW_BEAT = 3600.0
 #: A run that waits for a word.
 WAITS = "while [ ! -e go ]; do sleep 0.01; done"
 
@@ -40,7 +40,7 @@ def play(spawner: Spawner, *command: str) -> tuple[Meta, ProcessId]:
     """A brief run, and who looked after it; returns once that supervisor waits for its next run."""
     meta = spawner.play(*command, heartbeat=SLOW_BEAT)
     supervisor = supervisor_of(meta)
-    eventually(lambda: prctl.has_moved_on(supervisor.pid, meta.token) and is_asleep(supervisor), "it does not wait")
+    eventually(lambda: prctl.has_moved_on(supervisor.pid, meta.lock_id) and is_asleep(supervisor), "it does not wait")
     return meta, supervisor
 
 
@@ -110,6 +110,15 @@ def test_a_request_for_nothing_leaves_its_supervisor_free(patient: Spawner, kind
     assert patient.play("/bin/true").status == "completed"
 
 
+def test_a_run_that_takes_longer_costs_the_spawner_nothing(spawner: Spawner) -> None:
+    """Its supervisor will take no other: there is no descriptor for it, however many runs there are."""
+    for _ in range(3):
+        running_long = spawner.place.make(shell(WAITS))
+        spawner.launch(running_long)
+        running(running_long)
+    eventually(lambda: len(sockets_of(spawner.process.pid)) == 1, "lines stay open")
+
+
 # --- When they go ---
 
 
@@ -146,7 +155,7 @@ def test_only_so_many_are_kept() -> None:
     theirs = []
     for _ in range(spawner.MOST_IDLE + 2):
         ours, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        one.lines[ours.fileno()] = ours
+        one.lines[ours.fileno()] = spawner.Supervisor(0, ours, b"")
         one.poll.register(ours)
         other.send(FREE)
         one.hear_supervisors({ours.fileno()})
@@ -173,6 +182,7 @@ def test_what_a_killed_one_had_not_read_goes_to_another(patient: Spawner) -> Non
     """Nobody waits for the watchdog to find that a supervisor was told of a run, and never came."""
     supervisor = idle(patient)
     os.kill(supervisor.pid, signal.SIGSTOP)
+    eventually(lambda: (stat := read_stat(supervisor.pid)) and stat.state == "T", "it does not stand still")
     untold = patient.place.make(("/bin/true",))
     patient.launch(untold)
     assert patient.play("/bin/true").status == "completed"
@@ -225,10 +235,10 @@ def test_a_next_run_can_be_cancelled(patient: Spawner) -> None:
 def test_a_supervisor_says_which_run_it_looks_after(place: Place) -> None:
     """Its name says so; of other processes, and of those that are gone, nothing is known."""
     run_dir, supervisor = place.begin(shell(WAITS))
-    token = running(run_dir).token
-    assert not prctl.has_moved_on(supervisor.pid, token)
-    assert prctl.has_moved_on(supervisor.pid, token + 1)
-    assert not prctl.has_moved_on(os.getpid(), token)
+    lock_id = running(run_dir).lock_id
+    assert not prctl.has_moved_on(supervisor.pid, lock_id)
+    assert prctl.has_moved_on(supervisor.pid, "another")
+    assert not prctl.has_moved_on(os.getpid(), lock_id)
     (place.work / "go").touch()
     supervisor.wait(PATIENCE)
-    assert not prctl.has_moved_on(supervisor.pid, token + 1)
+    assert not prctl.has_moved_on(supervisor.pid, "another")

@@ -7,12 +7,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from tests.conductor.runs import PATIENCE, Place, agent, eventually, running, shell, text, written
-from tests.conductor.spawners import Spawner, over, supervisor_of
+from tests.conductor.spawners import Spawner, over, sockets_of, supervisor_of
 
 from fairlead.base.identity import is_alive, read_stat
 from fairlead.conductor import rundir, tree
@@ -124,15 +123,6 @@ def test_supervisors_outlive_the_daemon_with_their_spawner(spawner: Spawner) -> 
     (spawner.place.work / "go").touch()
     assert over(run_dir).status == "completed"
     assert spawner.process.wait(PATIENCE) == 0
-
-
-def sockets_of(pid: int) -> list[str]:
-    """The sockets that a process has open."""
-    names = []
-    for fd in os.listdir(f"/proc/{pid}/fd"):
-        with suppress(FileNotFoundError):  # closed a moment ago
-            names.append(os.readlink(f"/proc/{pid}/fd/{fd}"))
-    return [name for name in names if name.startswith("socket")]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

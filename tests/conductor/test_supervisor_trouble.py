@@ -4,6 +4,7 @@ import os
 import resource
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -116,11 +117,61 @@ def test_a_place_that_went_away_is_not_brought_back(place: Place) -> None:
     """Who removes the whole place wants none of it: the run goes on to its end, and there is nobody to tell."""
     run_dir, supervisor = place.begin(shell(WAIT_FOR_GO))
     meta = running(run_dir)
-    shutil.rmtree(os.path.dirname(run_dir))
+    shutil.rmtree(place.conductor)
     (place.work / "go").touch()
     assert supervisor.wait(PATIENCE) == 0
-    assert not os.path.exists(os.path.dirname(run_dir))
+    assert not place.conductor.exists()
     assert tree.marked("FAIRLEAD_LOCK_ID", meta.lock_id) == []
+
+
+@pytest.mark.parametrize("levels", [1, 2], ids=["active", "project"])
+def test_a_folder_above_that_was_removed_is_made_anew(place: Place, levels: int) -> None:
+    """An agent that tidies up more than its own: there is still an instance that wants to know the end."""
+    run_dir, supervisor = place.begin(shell(WAIT_FOR_GO))
+    running(run_dir)
+    shutil.rmtree(Path(run_dir).parents[levels - 1])
+    (place.work / "go").touch()
+    assert ended(run_dir, supervisor).status == "completed"
+
+
+def test_a_run_that_others_have_put_away_is_stopped(place: Place) -> None:
+    """They took it for one that never started, and may start the next attempt: it must not go on beside that."""
+    run_dir, supervisor = place.begin(shell("exec sleep 120"))
+    meta = running(run_dir)
+    rundir.discard(run_dir)
+    assert supervisor.wait(PATIENCE) == 0
+    assert tree.marked("FAIRLEAD_LOCK_ID", meta.lock_id) == []
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o500])
+def test_rights_that_an_agent_gave_away_are_taken_back(place: Place, mode: int) -> None:
+    """It owns the directory as much as we do; for root they mean nothing anyway."""
+    run_dir, supervisor = place.begin(shell(WAIT_FOR_GO))
+    running(run_dir)
+    os.chmod(run_dir, mode)
+    eventually(lambda: os.stat(run_dir).st_mode & 0o777 == 0o700, "they stay away")
+    (place.work / "go").touch()
+    assert ended(run_dir, supervisor).status == "completed"
+
+
+#: A supervisor with so few descriptors that its agent's output finds none.
+FEW_DESCRIPTORS = """if True:
+    import resource
+    from fairlead.conductor.supervisor import main
+
+    resource.setrlimit(resource.RLIMIT_NOFILE, (10, 10))
+    main()
+"""
+
+
+def test_a_machine_without_room_is_no_fault_of_the_task(place: Place) -> None:
+    """An agent that cannot be started for want of descriptors is given back, to be tried again; a wrong one fails."""
+    run_dir = place.make(shell("true"))
+    subprocess.run([sys.executable, "-c", FEW_DESCRIPTORS, run_dir], check=True, timeout=PATIENCE)
+    meta = read_meta(run_dir)
+    assert (meta.status, meta.reason, meta.pid) == ("void", "no_room", None)
+    assert "Too many open files" in meta.error
+    assert void(run_dir) is Void.NEVER_STARTED
 
 
 def test_a_run_that_was_taken_back_with_its_directory_is_stopped(place: Place) -> None:

@@ -13,6 +13,7 @@ from tests.config.instance import Instance
 from fairlead.config import reading
 from fairlead.config.problems import Origin, Problem
 from fairlead.config.reading import LIMIT, Node, Unreadable, parse
+from fairlead.queue.documents import parse_yaml
 
 
 def make_fifo(path: Path) -> None:
@@ -201,9 +202,28 @@ def test_no_text_makes_it_stumble(text: str) -> None:
     assert all(str(problem).startswith("here:") for problem in problems)
 
 
+def test_anchors_are_refused(instance: Instance) -> None:
+    """What nothing may refer to need not be marked; the word may be meant as text."""
+    assert instance.problems_of("slots:\n  max: &most 5\n") == [
+        "config.yaml:2: slots.max: anchors (&) are not allowed; remove it, or quote text that begins with &"
+    ]
+
+
+@pytest.mark.parametrize("word", ["TrUe", "nULL", "yes", "0x1f"])
+def test_words_mean_what_they_mean_in_task_files(word: str) -> None:
+    """One table of words for both: what stays text there stays text here."""
+    problems: list[Problem] = []
+    assert (
+        parse(word, lambda line: Origin("x", line), problems).value
+        == parse_yaml(f"a: {word}".encode()).data["a"]
+        == word
+    )
+    assert problems == []
+
+
 def test_without_libyaml_it_reads_the_same(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     """Python's own parser gives the same values and the same lines, and is no more afraid of depth."""
-    monkeypatch.setattr(reading, "_Loader", yaml.SafeLoader)
+    monkeypatch.setattr(reading, "Loader", yaml.SafeLoader)
     instance.write("slots:\n  max: 5\noperators: [alice]\n")
     assert instance.config().slots.max == 5
     assert instance.config().operators == ("alice",)

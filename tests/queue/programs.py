@@ -48,6 +48,20 @@ def add(path: str, processes: str, total: str) -> None:
     together(int(processes), work)
 
 
+def take_own_locks(home: str, processes: str, times: str) -> None:
+    """Let processes take and free the lock of a user each, all at once; each says how often that went well."""
+
+    def work(number: int) -> None:
+        place = Place(home)
+        taken = 0
+        for _ in range(int(times)):
+            lock = place.locks.acquire(f"u{number}", "edit", timeout=0)
+            taken += lock is not None and place.locks.release(f"u{number}", lock.lock_id)
+        say(taken)
+
+    together(int(processes), work)
+
+
 def claim(path: str, processes: str) -> None:
     """Let processes decide and claim all at once, until nothing is left; each says what it got, with the token."""
 

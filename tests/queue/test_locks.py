@@ -107,6 +107,11 @@ def test_users_do_not_wait_for_each_other(place: Place) -> None:
     assert not place.locks.is_locked("carol")
 
 
+def test_users_in_parallel_never_refuse_each_other(place: Place) -> None:
+    """Eight processes take and free the locks of eight users at once, trying once each time: no try fails."""
+    assert run("queue", "take_own_locks", place.paths.home, 8, 25).split() == ["25"] * 8
+
+
 def test_a_wrong_name_is_refused(place: Place) -> None:
     """No path and no row is made from it."""
     with pytest.raises(UsageError, match="cannot be a user"):

@@ -122,6 +122,7 @@ def test_counts_are_those_of_the_tasks(path: str) -> None:
     drive.store.pause("project:shop", by="op", reason="", now=drive.now)
     told = overview.status(store.db)
     assert told["pending"] == {"critical": 1, "high": 0, "medium": 3, "low": 1, "total": 5, "not_due": 1}
+    assert told["slots"] == {"max": 4, "used": 1, "available": 3}
     assert told["active"] == {"slots_used": 1, "slots_max": 4, "by_project": {"site": 1}, "by_user": {"alice": 1}}
     assert told["finished"] == {"failed": 1}
     assert told["paused"] == ["project:shop"]

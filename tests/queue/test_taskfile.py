@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -19,6 +19,7 @@ from fairlead.queue.taskfile import (
     Parsed,
     TaskFileError,
     parse_task,
+    runs_prompt,
 )
 
 NOW = 1_800_000_000_000
@@ -217,6 +218,27 @@ def test_prose_is_no_script() -> None:
     assert spec_of("---\nagent: shell\n---\necho hi\n", "t.md").agent == "shell"
     assert spec_of("---\nagent: claude\n---\nMend it.\n", "t.md").agent == "claude"
     assert spec_of("---\ncommand: make test\n---\nWhat it is for.\n", "t.md").command[-1] == "make test"
+
+
+@pytest.mark.parametrize(
+    ("words", "stdin", "is_script"),
+    [
+        (("bash", "-c", "{prompt}"), "none", True),
+        (("/usr/bin/zsh", "-lc", "cd x; {prompt}"), "none", True),
+        (("sh", "-eu", "{prompt_file}"), "none", True),
+        (("dash",), "prompt", True),
+        (("bash", "-c", 'claude -p "$0"', "{prompt}"), "none", False),
+        (("bash", "wrapper.sh", "{prompt}"), "prompt", False),
+        (("bash", "-c"), "none", False),
+        (("bash", "--norc"), "none", False),
+        (("claude", "-p", "{prompt}"), "none", False),
+    ],
+)
+def test_a_script_is_what_a_shell_would_run(
+    words: tuple[str, ...], stdin: Literal["none", "prompt"], *, is_script: bool
+) -> None:
+    """Any shell, however it gets the text; a prompt that is an argument of somebody's own script is not run."""
+    assert runs_prompt(Agent(command=words, stdin=stdin)) is is_script
 
 
 def test_a_payload_is_enough_for_an_agent_that_reads_the_task_file() -> None:

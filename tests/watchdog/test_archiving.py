@@ -2,6 +2,7 @@
 
 import json
 import os
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -73,9 +74,18 @@ def test_the_archive_is_durable_before_the_accepted_file_goes(home: Home) -> Non
 def test_a_record_tells_everything(home: Home) -> None:
     """One JSON file with the task, its attempts and events, and meta.json says that the lock is free."""
     dispatcher, watchdog = home.dispatcher(), home.watchdog()
-    task = home.submit("exit 7", title="Seven", priority="high", payload={"a": [1]})
+    script = "echo made > made.txt; echo oops >&2; echo '[1]' > $FAIRLEAD_RESULT; exit 7"
+    fields = {"action": "count", "run_at": "2020-01-01T00:00:00Z", "artifacts": ["made.txt"]}
+    task = home.submit(script, "ann", title="Seven", priority="high", payload={"a": [1]}, **fields)
     home.play(lambda: home.task(task).archived, dispatcher, watchdog)
     record = json.loads(Path(Archive(home.paths.archive).path(task)).read_text("utf-8"))
+    assert (record["id"], record["user"], record["project"], record["action"]) == (task, "ann", "default", "count")
+    assert (record["artifacts"], record["result"]) == (["made.txt"], [1])
+    assert (record["error"], record["log_tail"]) == ("the agent ended with exit code 7", "oops\n")
+    times = [record[f"{name}_at"] for name in ("run", "created", "started", "finished", "updated")]
+    assert [datetime.fromisoformat(one).utcoffset() for one in times] == [timedelta(0)] * 5
+    assert times == sorted(times)
+    assert all({"timestamp", "event", "status", "detail"} <= one.keys() for one in record["events"])
     assert (record["title"], record["priority"], record["payload"]) == ("Seven", "high", {"a": [1]})
     assert (record["status"], record["exit_code"], record["reason"]) == ("failed", 7, "exit")
     assert [one["event"] for one in record["events"]] == ["queued", "claimed", "started", "failed"]

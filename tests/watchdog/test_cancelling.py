@@ -1,14 +1,19 @@
 """Cancelling: whatever state a task is in, and however deaf its agent."""
 
+import errno
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from tests.proof.processes import identify
 from tests.support.instance import NO_POLLS, Home
 from tests.support.patience import eventually
 from tests.watchdog.running import LONG, SilentLauncher, begin, outcome_of
 
+from fairlead.base.identity import ProcessId
 from fairlead.conductor import rundir
 from fairlead.conductor.launcher import ProcessLauncher
 from fairlead.queue.states import Status
@@ -69,6 +74,46 @@ def test_a_running_task_is_asked_to_stop(home: Home) -> None:
     assert ended.status is Status.CANCELLED
     assert outcome_of(home, task).error == "cancelled by eve"
     assert len(home.log("asked_to_stop", task=task)) == 1
+
+
+#: Somebody who would end by TERM, and tells that it was asked to look.
+LOOKING = """if True:
+    import signal
+
+    signal.signal(signal.SIGUSR1, lambda *_: print("asked", flush=True))
+    print("ready", flush=True)
+    while True:
+        signal.pause()
+"""
+
+
+def test_a_request_to_stop_that_comes_late_harms_nobody(home: Home) -> None:
+    """Its supervisor may have another run by now: what it is sent must mean nothing without the note."""
+    task, _, watchdog = begin(home)
+    with subprocess.Popen([sys.executable, "-c", LOOKING], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout
+        assert other.stdout.readline() == "ready\n"
+        process = identify(other.pid)
+        assert process
+        home.operations().cancel(task, by="eve")
+        watchdog.runs._ask_to_stop(home.task(task), ProcessId(process.pid, process.start))
+        assert other.stdout.readline() == "asked\n"
+        other.kill()
+
+
+def test_a_request_that_cannot_be_written_down_is_carried_out(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without room for the note nobody can be asked; after its time it is ended all the same."""
+    monkeypatch.setattr(runs, "MARGIN", 0.1)
+    task, _, watchdog = begin(home, grace=0.1)
+    monkeypatch.setattr(runs, "write_atomically", _no_room)
+    home.operations().cancel(task, by="eve")
+    home.play(lambda: home.is_over(task), None, watchdog)
+    assert outcome_of(home, task).error == "cancelled by eve; it had to be killed"
+    assert home.log("cannot_ask_to_stop", level="warning", task=task)
+
+
+def _no_room(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_a_request_to_stop_survives_the_watchdog(home: Home) -> None:

@@ -15,6 +15,7 @@ from tests.support.instance import Home
 from tests.support.patience import eventually
 from tests.watchdog.running import LONG, SilentLauncher, begin, gone_on, outcome_of
 
+from fairlead.base.identity import ProcessId, read_stat
 from fairlead.conductor import rundir, verdict
 from fairlead.conductor.meta import write_meta
 from fairlead.conductor.tree import marked
@@ -82,7 +83,7 @@ def test_an_agent_that_replaces_its_directory_locks_nobody_out(home: Home, how: 
 
 def test_a_run_that_removed_the_whole_place_and_ended_has_started(home: Home) -> None:
     """Its end can be written nowhere, but its supervisor has rung: somebody must have been there."""
-    task, watchdog = vanish(home, "rm -rf $(dirname $FAIRLEAD_RUN_DIR)", "true")
+    task, watchdog = vanish(home, f"rm -rf {home.paths.conductor}", "true")
     eventually(lambda: not marked("FAIRLEAD_TASK_ID", task), "it ends")
     home.configure()
     watchdog = home.watchdog()
@@ -91,6 +92,72 @@ def test_a_run_that_removed_the_whole_place_and_ended_has_started(home: Home) ->
         step()
     assert home.task(task).status is Status.LOST
     assert home.starts() == [task]
+
+
+@pytest.mark.parametrize("restart", [False, True], ids=["same dispatcher", "next dispatcher"])
+def test_a_hidden_agent_that_removed_the_place_is_not_taken_for_unstarted(home: Home, *, restart: bool) -> None:
+    """No directory, no mark in its environment: its supervisor says by its name that it lives."""
+    then = f"exec env -i PATH=$PATH sh -c '{LONG}'"
+    task, watchdog = vanish(home, "rm -rf $(dirname $FAIRLEAD_RUN_DIR)", then)
+    following = home.submit(home.counted())
+    if restart:
+        home.store.db.run("UPDATE locks SET pid_start = 1")  # the dispatcher that claimed it is gone
+    dispatcher = home.dispatcher()
+    home.play(lambda: home.task(task).status is Status.RUNNING, dispatcher, watchdog)
+    assert home.task(following).status is Status.QUEUED
+    Path(home.path, "go").touch()
+    home.play(lambda: home.is_over(following), dispatcher, watchdog)
+    assert [home.task(one).status for one in (task, following)] == [Status.COMPLETED] * 2
+    assert home.starts() == [task, following]
+
+
+@pytest.mark.parametrize("levels", ["", "/..", "/../.."], ids=["directory", "active", "project"])
+def test_a_tidy_agent_of_whom_nobody_knew_is_not_run_again(home: Home, levels: str) -> None:
+    """However much it removed, and although nobody watched: its end is there when the watchdog comes."""
+    task, watchdog = vanish(home, f"cd /; rm -rf $(realpath $FAIRLEAD_RUN_DIR{levels})", "true")
+    eventually(lambda: not marked("FAIRLEAD_TASK_ID", task), "it ends")
+    home.play(lambda: home.task(task).archived, home.dispatcher(), watchdog)
+    assert (home.task(task).status, home.starts()) == (Status.COMPLETED, [task])
+
+
+@pytest.mark.parametrize(
+    "what", [":", ": > $FAIRLEAD_RUN_DIR", "ln -s /tmp $FAIRLEAD_RUN_DIR", "mkdir $FAIRLEAD_RUN_DIR"]
+)
+def test_an_agent_that_kills_its_supervisor_is_lost_once(home: Home, what: str) -> None:
+    """Whatever it did to its directory before: nobody saw its end, and it is not started again."""
+    home.configure(intervals={"start_grace": 0.5})
+    dispatcher, watchdog = home.dispatcher(), home.watchdog()
+    task = home.submit(home.counted(f"rm -rf $FAIRLEAD_RUN_DIR; {what}; kill -9 $PPID; sleep 60"))
+    following = home.submit(home.counted())
+    home.play(lambda: home.is_over(following), dispatcher, watchdog)
+    assert [home.task(one).status for one in (task, following)] == [Status.LOST, Status.COMPLETED]
+    assert home.starts() == [task, following]
+
+
+def test_what_a_vanished_run_left_to_others_has_no_supervisor(home: Home) -> None:
+    """Directory gone, supervisor and spawner killed: whoever adopts its processes is neither asked nor ended."""
+    task, watchdog = vanish(home, "rm -rf $(dirname $FAIRLEAD_RUN_DIR)", LONG)
+    [agent] = [one for one in marked("FAIRLEAD_TASK_ID", task) if parent_of(one) not in marked_pids(task)]
+    supervisor = parent_of(agent)
+    spawner = read_stat(supervisor)
+    assert spawner
+    os.kill(spawner.parent, signal.SIGKILL)
+    os.kill(supervisor, signal.SIGKILL)
+    eventually(lambda: parent_of(agent) not in (supervisor, spawner.parent), "somebody adopts it")
+    home.play(lambda: home.is_over(task), None, watchdog)
+    assert home.task(task).status is Status.LOST
+    assert not marked("FAIRLEAD_TASK_ID", task)
+    assert home.store.locks() == []
+
+
+def parent_of(process: ProcessId) -> int:
+    stat = read_stat(process.pid)
+    assert stat
+    return stat.parent
+
+
+def marked_pids(task: str) -> set[int]:
+    return {one.pid for one in marked("FAIRLEAD_TASK_ID", task)}
 
 
 def test_a_supervisor_that_came_and_said_nothing_is_ended_after_the_lease(home: Home) -> None:

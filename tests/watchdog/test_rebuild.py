@@ -318,6 +318,19 @@ def test_a_living_run_whose_meta_json_is_spoilt_is_not_guessed_at(home: Home) ->
     assert rebuild(home, replace=True).restored == {"running": 1}
 
 
+def test_a_living_run_without_a_directory_is_not_taken_for_waiting(home: Home) -> None:
+    """It would be run a second time; its supervisor makes the directory anew, and then it can be rebuilt."""
+    task = running(home)
+    supervisor = home.supervisor_of(task)
+    os.kill(supervisor.pid, signal.SIGSTOP)
+    shutil.rmtree(home.run_dir(home.task(task)))
+    with pytest.raises(RefusedError, match="there is no run directory: its supervisor makes it anew"):
+        rebuild(home, replace=True)
+    os.kill(supervisor.pid, signal.SIGCONT)
+    home.beats(task)
+    assert rebuild(home, replace=True).restored == {"running": 1}
+
+
 @pytest.mark.parametrize("how", ["task.json names the lock", "nothing names it", "it names nonsense"])
 def test_a_dead_run_whose_meta_json_is_spoilt_is_lost(home: Home, how: str) -> None:
     """Nobody can tell how it ended, so the watchdog calls it lost; several of them do not get in each other's way."""

@@ -1,4 +1,6 @@
-"""The base of every error a person may get to see."""
+"""The base of every error a person may get to see, and which errors are the machine's."""
+
+import errno
 
 
 class FairleadError(Exception):
@@ -34,3 +36,23 @@ class UnavailableError(FairleadError):
     """Something that is needed cannot be reached now; trying again later may help."""
 
     exit_code = 6
+
+
+#: No room, no descriptors, no memory, no processes: nothing that a single task can be blamed for.
+_MACHINE_TROUBLE = frozenset(
+    {
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EROFS,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.EAGAIN,
+        errno.EIO,
+    }
+)
+
+
+def is_machine_trouble(error: BaseException) -> bool:
+    """Whether an error is the machine's and not of what was tried: later it may go well."""
+    return isinstance(error, OSError) and error.errno in _MACHINE_TROUBLE

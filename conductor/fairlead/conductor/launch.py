@@ -9,7 +9,7 @@ import msgspec
 
 from fairlead.base.clock import iso
 from fairlead.base.errors import RefusedError
-from fairlead.conductor.orders import MARKER, NAME, PROGRESS, PROMPT, RESULT, Launch
+from fairlead.conductor.orders import MARKER, NAME, PROGRESS, PROMPT, RESULT, TASK_MARKER, Launch
 from fairlead.config.paths import Paths
 from fairlead.config.places import directory_of
 from fairlead.config.schema import Agent, Config, Project
@@ -94,7 +94,7 @@ def _environment(
     env |= agent.env | (project.env if project else {}) | spec.env
     return env | {
         MARKER: claim.lock_id,
-        "FAIRLEAD_TASK_ID": claim.task.id,
+        TASK_MARKER: claim.task.id,
         "FAIRLEAD_ATTEMPT": str(claim.task.attempt),
         "FAIRLEAD_USER": spec.user,
         "FAIRLEAD_PROJECT": spec.project,

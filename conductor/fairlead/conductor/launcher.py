@@ -7,6 +7,7 @@ import sys
 from typing import Protocol
 
 from fairlead.base.errors import UnavailableError
+from fairlead.base.files import opened
 
 #: A spawner that does not take a request for so long is given up.
 PATIENCE = 10.0
@@ -52,7 +53,7 @@ class ProcessLauncher:
         return ours
 
     def _spawn(self, requests: socket.socket) -> "subprocess.Popen[bytes]":
-        with open(self._error_log, "ab") as errors:
+        with opened(self._error_log, os.O_CREAT | os.O_WRONLY | os.O_APPEND) as errors:
             return subprocess.Popen(
                 [sys.executable, "-m", "fairlead.conductor.spawner", self._bells],
                 stdin=requests.fileno(),

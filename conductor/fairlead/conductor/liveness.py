@@ -4,11 +4,16 @@ import os
 from contextlib import suppress
 from enum import StrEnum
 
-from fairlead.base.identity import boot_id, host
+from fairlead.base.files import opened
+from fairlead.base.identity import ProcessId, boot_id, host
 from fairlead.conductor import output, rundir, tree
 from fairlead.conductor.meta import VOID, CorruptMetaError, Meta, read_meta, write_meta
 from fairlead.conductor.orders import MARKER
+from fairlead.conductor.prctl import looks_after
 from fairlead.queue.states import Status
+
+#: Spawners, whose forks supervisors are, and supervisors with an interpreter of their own are modules of this package.
+_PROGRAMS = b"fairlead.conductor."
 
 
 class Void(StrEnum):
@@ -31,7 +36,7 @@ def void(run_dir: str, lock_id: str | None = None) -> Void:
     the directory is made, the flock is held, and `void` is written while it is. The word stands in meta.json itself,
     so that there is no order of removing the directory's files in which it could be missed.
     """
-    if lock_id and not os.path.lexists(run_dir) and tree.marked(MARKER, lock_id):
+    if lock_id and not os.path.lexists(run_dir) and is_seen(lock_id):
         return Void.STARTED
     with suppress(FileExistsError):
         rundir.make(run_dir)
@@ -40,6 +45,32 @@ def void(run_dir: str, lock_id: str | None = None) -> Void:
             return _void_alone(run_dir) if alone else Void.INHABITED
     except FileNotFoundError:
         return Void.INHABITED  # cleared away under our hands, by somebody who has taken it back himself
+    except NotADirectoryError:
+        if os.path.lexists(run_dir):
+            return Void.STARTED  # nobody but an agent puts something else there
+        raise
+
+
+def is_seen(lock_id: str) -> bool:
+    """Whether something of a run is alive: its supervisor, or what bears its mark."""
+    return find_supervisor(lock_id) is not None or bool(tree.marked(MARKER, lock_id))
+
+
+def find_supervisor(lock_id: str) -> ProcessId | None:
+    """Who looks after a run whose directory tells nothing: of our own processes the one that says so.
+
+    Its agent bears the same name for a moment before it is one: the older of them is meant.
+    """
+    found = tree.identify(pid for pid in tree.all_pids() if looks_after(pid, lock_id) and _is_ours(pid))
+    return min(found, key=lambda process: (process.start, process.pid), default=None)
+
+
+def _is_ours(pid: int) -> bool:
+    try:
+        with opened(f"/proc/{pid}/cmdline", os.O_RDONLY) as fd:
+            return os.fstat(fd).st_uid == os.geteuid() and _PROGRAMS in os.read(fd, 4096)
+    except OSError:
+        return False  # gone
 
 
 def _void_alone(run_dir: str) -> Void:

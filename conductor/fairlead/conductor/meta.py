@@ -15,6 +15,8 @@ from fairlead.queue.states import FINAL, Status
 NAME = "meta.json"
 #: The status of a run that was taken back before it started.
 VOID = "void"
+#: The reason of one that was taken back by its supervisor, since the machine could not start its agent.
+NO_ROOM = "no_room"
 LIMIT = 16 << 20
 #: What a person would read is indented; beyond this, indenting deep data could make it many times as long.
 _READABLE = 8192
@@ -33,6 +35,13 @@ class Supervisor(Struct, frozen=True):
 
     pid: int
     start: int
+    #: Seconds of processor time that what it looked after before has used.
+    used_before: float = 0.0
+
+    @property
+    def process(self) -> ProcessId:
+        """Who it is, as long as the machine is up."""
+        return ProcessId(self.pid, self.start)
 
 
 class Heartbeat(Struct, frozen=True):

@@ -17,6 +17,8 @@ RESULT = "result.json"
 PROGRESS = "progress"
 #: Set for every process of a run, and inherited by what it starts: finds them again.
 MARKER = "FAIRLEAD_LOCK_ID"
+#: The same, for whoever knows only the task.
+TASK_MARKER = "FAIRLEAD_TASK_ID"
 
 
 class Launch(Struct, kw_only=True, frozen=True):

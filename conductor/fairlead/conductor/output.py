@@ -3,7 +3,8 @@
 import os
 import select
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from fairlead.base.files import opened, remove, write_all
 
@@ -24,13 +25,22 @@ class Output:
         self._poll = poll
         self._logs: dict[int, CappedLog] = {}
 
-    def open(self, name: str) -> int:
-        """Begin a log; returns the descriptor to write to."""
-        reader, writer = os.pipe2(os.O_CLOEXEC)
+    @contextmanager
+    def into(self, name: str) -> Iterator[int]:
+        """Begin a log; the descriptor to write to is open here for as long as the block lasts."""
+        log = CappedLog(os.path.join(self._dir, name), self._limit)
+        try:
+            reader, writer = os.pipe2(os.O_CLOEXEC)
+        except OSError:
+            log.close()
+            raise
         os.set_blocking(reader, False)
-        self._logs[reader] = CappedLog(os.path.join(self._dir, name), self._limit)
+        self._logs[reader] = log
         self._poll.register(reader, select.POLLIN | select.POLLHUP)
-        return writer
+        try:
+            yield writer
+        finally:
+            os.close(writer)
 
     def collect(self, fd: int) -> bool:
         """Move what the agent wrote into its log; False if there is nothing now."""
@@ -122,6 +132,8 @@ class CappedLog:
             if rest > 0:
                 self._add_tail(rest)
         finally:
+            if self._tail_fd >= 0:
+                self._close_tail()
             os.close(self._fd)
 
     def _add_tail(self, rest: int) -> None:

@@ -24,11 +24,13 @@ class Place:
     def keep(self) -> bool:
         """Live there, although the agent may have removed or replaced the directory.
 
-        False while that cannot be: somebody else is in there, or the run is over and its directory put away.
+        False while that cannot be: somebody else is in there, or the run is over for everybody else.
         """
         if rundir.is_at(self._fd, self.dir):
+            with suppress(OSError):
+                rundir.regain(self.dir)
             return True
-        if rundir.is_put_away(self.dir):
+        if self.is_lost:
             return False
         with suppress(OSError):
             fd = rundir.move_in(self.dir)
@@ -39,9 +41,14 @@ class Place:
                 return True
         return False
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether there is no such place any more: the run was recorded or taken back, or the instance is gone."""
+        return rundir.is_put_away(self.dir) or not rundir.has_home(self.dir)
+
     def persist(self, write: Callable[[], None]) -> None:
         """Write what must not be lost, not even to a full disk: stay, with the lock held, until it can be written."""
-        while not rundir.is_put_away(self.dir):
+        while not self.is_lost:
             try:
                 if self.keep():
                     write()

@@ -5,13 +5,12 @@ that it still looks after a certain one.
 """
 
 import ctypes
+from zlib import crc32
 
 from fairlead.base.files import read_plain
 
 _SET_NAME = 15
 _SET_CHILD_SUBREAPER = 36
-#: The kernel keeps so many bytes of a name.
-_NAME_ROOM = 15
 _PREFIX = "run-"
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
 
@@ -22,9 +21,9 @@ def become_subreaper() -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
-def take_up(token: int) -> None:
-    """Say that this process looks after the run with this token."""
-    _prctl(_SET_NAME, _name(token).encode())
+def take_up(lock_id: str) -> None:
+    """Say that this process looks after the run under this lock."""
+    _prctl(_SET_NAME, _name(lock_id).encode())
 
 
 def lay_down() -> None:
@@ -32,17 +31,26 @@ def lay_down() -> None:
     _prctl(_SET_NAME, f"{_PREFIX}none".encode())
 
 
-def has_moved_on(pid: int, token: int) -> bool:
+def has_moved_on(pid: int, lock_id: str) -> bool:
     """Whether a process says that it looks after another run than this one, or none.
 
     A name of another kind says nothing, nor does one that cannot be read.
     """
+    return (name := _name_of(pid)).startswith(_PREFIX) and name != _name(lock_id)
+
+
+def looks_after(pid: int, lock_id: str) -> bool:
+    """Whether a process says that it looks after this run."""
+    return _name_of(pid) == _name(lock_id)
+
+
+def _name_of(pid: int) -> str:
     try:
-        name = read_plain(f"/proc/{pid}/comm", 64).decode("utf-8", "replace").strip()
+        return read_plain(f"/proc/{pid}/comm", 64).decode("utf-8", "replace").strip()
     except OSError:
-        return False
-    return name.startswith(_PREFIX) and name != _name(token)
+        return ""
 
 
-def _name(token: int) -> str:
-    return f"{_PREFIX}{token}"[:_NAME_ROOM]
+def _name(lock_id: str) -> str:
+    """The kernel keeps fifteen bytes of a name: enough to tell the runs of a machine apart."""
+    return f"{_PREFIX}{crc32(lock_id.encode()):08x}"

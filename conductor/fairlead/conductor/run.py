@@ -5,18 +5,20 @@ import math
 import os
 import select
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 
 from msgspec import json
 
 from fairlead.base.bell import ring
 from fairlead.base.clock import Clock, iso
-from fairlead.base.errors import FairleadError
-from fairlead.base.files import read_plain, sync_directory
+from fairlead.base.errors import FairleadError, is_machine_trouble
+from fairlead.base.files import opened, read_plain, sync_directory
 from fairlead.base.identity import this_process
 from fairlead.conductor import orders, rundir, tree
 from fairlead.conductor.artifacts import find_artifacts
 from fairlead.conductor.meta import (
+    NO_ROOM,
     VOID,
     CorruptMetaError,
     Heartbeat,
@@ -53,12 +55,16 @@ _CATCHABLE = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 class Run:
     """One attempt, from `running` to its end."""
 
-    def __init__(self, run_dir: str, meta: Meta, launch: Launch, clock: Clock) -> None:
+    def __init__(
+        self, run_dir: str, meta: Meta, launch: Launch, clock: Clock, no_other: Callable[[], None] = lambda: None
+    ) -> None:
         self.dir = run_dir
         self.place = Place(run_dir, self.settle_in)
         self.meta = meta
         self.launch = launch
         self.clock = clock
+        #: To be called once this run is not brief any more.
+        self.no_other = no_other
         self.poll = select.poll()
         self.output = Output(run_dir, launch.output_bytes, self.poll)
         self.agent: int | None = None
@@ -80,7 +86,7 @@ class Run:
         try:
             self.start_agent()
         except (OSError, ValueError) as error:
-            self.end(Status.FAILED, "not_started", error=_start_error(self.launch, error))
+            self.give_up(error)
             return
         self.attend()
         self.conclude()
@@ -106,9 +112,10 @@ class Run:
 
     def announce(self) -> None:
         """From here on the run counts as started, even if the power goes."""
-        take_up(self.meta.token)
+        take_up(self.meta.lock_id)
         self.meta.status = Status.RUNNING
-        self.meta.supervisor = Supervisor(*this_process())
+        used = os.times()
+        self.meta.supervisor = Supervisor(*this_process(), used.children_user + used.children_system)
         self.meta.started_at, self.meta.started_boot = self.clock.wall_ms(), self.clock.boot()
         rundir.announce(self.dir, self.meta)
 
@@ -116,9 +123,11 @@ class Run:
         """Start the agent in its own session, with pipes for its output."""
         launch = self.launch
         os.chdir(launch.cwd)
-        stdin = os.open(launch.stdin or os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        out, err = self.output.open(STDOUT), self.output.open(STDERR)
-        try:
+        with (
+            opened(launch.stdin or os.devnull, os.O_RDONLY) as stdin,
+            self.output.into(STDOUT) as out,
+            self.output.into(STDERR) as err,
+        ):
             self.agent = os.posix_spawn(
                 launch.argv[0],
                 launch.argv,
@@ -128,14 +137,22 @@ class Run:
                 setsigmask=[],
                 setsigdef=_CATCHABLE,
             )
-        finally:
-            for fd in (stdin, out, err):
-                os.close(fd)
         self.meta.pid = self.agent
         now = self.clock.boot()
         self.deadline = now + launch.timeout if launch.timeout else math.inf
         self.next_beat = now + min(FIRST_BEAT, launch.heartbeat)
         self.tell_at = now + SHORT
+
+    def give_up(self, error: OSError | ValueError) -> None:
+        """No agent could be started: the task's fault, or the machine's, and then it is to be tried again."""
+        self.output.drain()
+        sentence = _start_error(self.launch, error)
+        if not is_machine_trouble(error):
+            self.end(Status.FAILED, "not_started", error=sentence)
+            return
+        self.meta.status, self.meta.reason, self.meta.error = VOID, NO_ROOM, sentence
+        self.place.persist(lambda: write_meta(self.dir, self.meta, synced=False))
+        self.tell("ended")
 
     # ------------------------------------------------------------------ while it runs
 
@@ -218,12 +235,20 @@ class Run:
         with suppress(OSError):
             ring(self.launch.bells, "watchdog", f"{what} {os.path.basename(self.dir)}")
 
+    def hear_taken_back(self) -> None:
+        """Somebody took the run for one that never started: it must not go on beside the next attempt."""
+        if rundir.is_put_away(self.dir) and not self.is_over:
+            self.stop("interrupted", "its run directory was removed, and the run was taken back")
+
     def beat(self, now: float) -> None:
         """A sign of life, with who is there and how far they are. Needs no fsync: it is made again."""
         if now < self.next_beat:
             return
         self.next_beat = now + self.launch.heartbeat
+        if not self.is_brief:
+            self.no_other()
         if not self.place.keep():
+            self.hear_taken_back()
             return
         meta = self.meta
         meta.heartbeat = Heartbeat(meta.heartbeat.seq + 1, iso(self.clock.wall_ms()) or "")
@@ -256,16 +281,14 @@ class Run:
     # ------------------------------------------------------------------ the end
 
     @property
-    def was_brief(self) -> bool:
-        """Whether its agent ended by itself, so soon that nobody can have meant to kill its supervisor for it."""
+    def is_brief(self) -> bool:
+        """Whether its agent has gone its own way, and so shortly that nobody can mean to kill its supervisor for it."""
         took = self.clock.boot() - self.meta.claimed_boot
         return self.agent is not None and self.stopping is None and took < min(BRIEF, self.launch.heartbeat)
 
     def leave(self) -> None:
         """Let go of everything of this run."""
         lay_down()
-        for number in (rundir.LOOK_FOR_NOTE, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
         signal.set_wakeup_fd(-1)
         for fd in (self.wakeup, self.wakeup_writer):
             os.close(fd)

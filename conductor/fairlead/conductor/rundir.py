@@ -3,6 +3,7 @@
 import fcntl
 import os
 import signal
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -13,6 +14,7 @@ from fairlead.conductor import orders
 from fairlead.conductor.meta import NAME as META
 from fairlead.conductor.meta import Meta, write_meta
 from fairlead.conductor.orders import Launch
+from fairlead.conductor.output import STDOUT
 
 CANCEL = "cancel.json"
 #: Asks a supervisor to look for that note. Without one it is nothing: it may have been meant for an earlier run.
@@ -112,9 +114,9 @@ def finish(conductor: str, project: str, task_id: str, attempt: int) -> None:
 def only_inhabitant(run_dir: str) -> Iterator[bool]:
     """Be the one who may speak for this run: True if nobody else is, as long as the block lasts.
 
-    The supervisor holds this for its whole life; the kernel frees it at its death. Whoever gets it knows that
-    there is no supervisor, and that none can start meanwhile. It is a lock on the directory itself: nothing that is
-    in there, and that an agent could remove, is needed for it.
+    The supervisor holds this for as long as it looks after the run; the kernel frees it at its death. Whoever gets it
+    knows that there is no supervisor, and that none can start meanwhile. It is a lock on the directory itself: nothing
+    that is in there, and that an agent could remove, is needed for it.
     """
     with opened(run_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW) as fd:
         yield _locked(fd) and is_at(fd, run_dir)
@@ -123,8 +125,9 @@ def only_inhabitant(run_dir: str) -> Iterator[bool]:
 def move_in(run_dir: str) -> int | None:
     """Make a directory anew that an agent removed or replaced, and lock it; none if somebody else lives there by now.
 
-    Only the directory itself: where the whole place is gone, nobody is to bring it back.
+    Where the whole instance is gone, nobody is to bring it back.
     """
+    make_directory(os.path.dirname(run_dir))
     with suppress(FileNotFoundError, IsADirectoryError):
         os.unlink(run_dir)
     with suppress(FileExistsError):
@@ -137,8 +140,44 @@ def move_in(run_dir: str) -> int | None:
 
 
 def is_put_away(run_dir: str) -> bool:
-    """Whether the attempt is over and recorded, and its directory has been moved, or may not be made any more."""
-    return os.path.lexists(_put_away(run_dir)) or not os.path.isdir(os.path.dirname(run_dir))
+    """Whether the attempt is over and recorded, or was taken back: its directory has been moved."""
+    return os.path.lexists(_put_away(run_dir))
+
+
+def has_home(run_dir: str) -> bool:
+    """Whether there is still an instance that the run could belong to."""
+    return os.path.isdir(_conductor(run_dir))
+
+
+def regain(run_dir: str) -> None:
+    """Take a directory's rights back that its agent, who has the same uid, has given away."""
+    with suppress(FileNotFoundError):
+        mode = os.lstat(run_dir).st_mode
+        if stat.S_ISDIR(mode) and mode & 0o700 != 0o700:  # noqa: PLR2004 - rwx for its owner
+            os.chmod(run_dir, 0o700)
+
+
+def leave_trace(run_dir: str) -> None:
+    """A supervisor was killed whose directory was removed or replaced: let it say that the run has started.
+
+    A log in it is what tells a run that has started from one that never did; a new directory appears with it.
+    """
+    beside = os.path.join(_conductor(run_dir), f".{os.path.basename(run_dir)}.trace")
+    with suppress(OSError):  # the log is there, somebody else has made the directory, or took the whole place away
+        if is_put_away(run_dir) or os.path.lexists(os.path.join(run_dir, META)):
+            return
+        if os.path.lexists(run_dir):
+            _put(run_dir, STDOUT, b"")
+            return
+        os.mkdir(beside, 0o700)
+        _put(beside, STDOUT, b"")
+        make_directory(os.path.dirname(run_dir))
+        os.rename(beside, run_dir)
+
+
+def _conductor(run_dir: str) -> str:
+    """The directory that all runs of an instance are under."""
+    return os.path.dirname(os.path.dirname(os.path.dirname(run_dir)))
 
 
 def _locked(fd: int) -> bool:

@@ -1,4 +1,4 @@
-"""The spawner: a small process that has loaded what a supervisor needs, and forks one for each request.
+"""The spawner: a small process that has loaded what a supervisor needs, and has each request's run supervised.
 
 A fresh interpreter would cost tens of milliseconds per run, a fork costs a few, and a supervisor whose run was brief
 takes the next one for nothing. It is single-threaded, holds no database, and hears its requests (run directories) on
@@ -17,13 +17,25 @@ from contextlib import suppress
 
 from fairlead.base.bell import ring
 from fairlead.base.files import write_all
-from fairlead.conductor import tree
+from fairlead.conductor import rundir, tree
 from fairlead.conductor.prctl import become_subreaper
 from fairlead.conductor.supervisor import LONGEST_REQUEST, serve
 
-#: Supervisors without a run stay for so many seconds, and so many of them: in a row of short tasks each saves a fork.
+#: Supervisors without a run stay until nothing has happened for so many seconds, and so many of them: in a row of short
+#: tasks each saves a fork.
 IDLE = 1.0
 MOST_IDLE = 16
+
+
+class Supervisor:
+    """A supervisor as its spawner knows it."""
+
+    def __init__(self, pid: int, line: socket.socket, run_dir: bytes) -> None:
+        self.pid = pid
+        #: It says when it is free, and is told its next run; one whose run is not brief hangs up.
+        self.line = line
+        #: The run that it was told of last; none if it is free.
+        self.run_dir = run_dir
 
 
 class Spawner:
@@ -32,13 +44,10 @@ class Spawner:
     def __init__(self, requests: socket.socket, bells: str) -> None:
         self.requests: socket.socket | None = requests
         self.bells = bells
-        self.supervisors: set[int] = set()
-        #: A line to each supervisor, by descriptor: it says when it is free, and is told its next run.
-        self.lines: dict[int, socket.socket] = {}
-        #: What was last said on a line.
-        self.told: dict[int, bytes] = {}
-        #: The lines to those without a run.
-        self.idle: list[socket.socket] = []
+        self.supervisors: dict[int, Supervisor] = {}
+        #: Those whose lines are open, by descriptor.
+        self.lines: dict[int, Supervisor] = {}
+        self.idle: list[Supervisor] = []
         self.has_children = False
         #: A supervisor was killed: what it had started comes to us.
         self.may_have_orphans = False
@@ -89,16 +98,16 @@ class Spawner:
         self.poll.unregister(requests)
         requests.close()
         self.requests = None
-        for line in list(self.lines.values()):
-            self.hang_up(line)
+        for supervisor in list(self.lines.values()):
+            self.hang_up(supervisor)
 
     def hand_over(self, run_dir: bytes) -> bool:
         """Give a run to a supervisor that has none; False if there is no such one."""
         while self.idle:
-            line = self.idle.pop()
+            supervisor = self.idle.pop()
             with suppress(OSError):  # that one was killed a moment ago
-                line.send(run_dir)
-                self.told[line.fileno()] = run_dir
+                supervisor.line.send(run_dir)
+                supervisor.run_dir = run_dir
                 return True
         return False
 
@@ -121,9 +130,9 @@ class Spawner:
         if pid == 0:
             ours.close()
             self._become_supervisor(theirs, run_dir)
-        self.supervisors.add(pid)
+        supervisor = Supervisor(pid, ours, run_dir)
+        self.supervisors[pid] = self.lines[ours.fileno()] = supervisor
         self.has_children = True
-        self.lines[ours.fileno()] = ours
         self.poll.register(ours, select.POLLIN)
 
     def _become_supervisor(self, line: socket.socket, run_dir: bytes) -> None:
@@ -134,7 +143,7 @@ class Spawner:
             if self.requests:
                 self.requests.close()
             for other in self.lines.values():
-                other.close()
+                other.line.close()
             os.close(self.wakeup)
             os.close(self.wakeup_writer)
             serve(line, run_dir)
@@ -144,30 +153,32 @@ class Spawner:
     # ------------------------------------------------------------------ supervisors without a run
 
     def hear_supervisors(self, ready: set[int]) -> None:
-        """Note who has become free, and who has gone."""
-        for line in [self.lines[fd] for fd in ready & self.lines.keys()]:
-            try:
-                is_free = bool(line.recv(LONGEST_REQUEST))
-            except ConnectionResetError:
-                self.start(self.told[line.fileno()])  # killed before it had read of its next run
-                is_free = False
-            if is_free:
-                self.idle.append(line)
+        """Note who has become free, and who has hung up."""
+        for supervisor in [self.lines[fd] for fd in ready & self.lines.keys()]:
+            if self._is_free(supervisor):
+                supervisor.run_dir = b""
+                self.idle.append(supervisor)
             else:
-                self.hang_up(line)
+                self.hang_up(supervisor)
+
+    def _is_free(self, supervisor: Supervisor) -> bool:
+        try:
+            return bool(supervisor.line.recv(LONGEST_REQUEST))
+        except ConnectionResetError:
+            self.start(supervisor.run_dir)  # killed before it had read of its next run
+            return False
 
     def dismiss(self, most: int) -> None:
         """Let supervisors without a run go, down to so many."""
         while len(self.idle) > most:
             self.hang_up(self.idle[0])
 
-    def hang_up(self, line: socket.socket) -> None:
+    def hang_up(self, supervisor: Supervisor) -> None:
         """Have nothing more to do with a supervisor, but for its end."""
-        self.poll.unregister(line)
-        del self.lines[line.fileno()]
-        self.told.pop(line.fileno(), None)
-        line.close()
-        self.idle = [other for other in self.idle if other is not line]
+        self.poll.unregister(supervisor.line)
+        del self.lines[supervisor.line.fileno()]
+        supervisor.line.close()
+        self.idle = [other for other in self.idle if other is not supervisor]
 
     # ------------------------------------------------------------------ supervisors that have ended
 
@@ -177,19 +188,21 @@ class Spawner:
         After a death this is done again with every end until nothing is found: a list of children may miss one while
         another of them ends, and that end brings us here again.
         """
-        deaths = [status for is_supervisor, status in self._ended() if is_supervisor and status != 0]
+        deaths = [supervisor for supervisor, status in self._ended() if supervisor and status != 0]
         if deaths or self.may_have_orphans:
             self.may_have_orphans = self.sweep() or bool(deaths)
+        for supervisor in deaths:
+            if supervisor.run_dir:
+                rundir.leave_trace(os.fsdecode(supervisor.run_dir))
         if deaths:
             self.tell_of_death()
 
-    def _ended(self) -> Iterator[tuple[bool, int]]:
-        """Every child that has ended: whether it was a supervisor, and how it ended."""
+    def _ended(self) -> Iterator[tuple[Supervisor | None, int]]:
+        """Every child that has ended, if it was a supervisor, and how it ended."""
         try:
             while (pid_and_status := os.waitpid(-1, os.WNOHANG)) != (0, 0):
                 pid, status = pid_and_status
-                yield pid in self.supervisors, status
-                self.supervisors.discard(pid)
+                yield self.supervisors.pop(pid, None), status
         except ChildProcessError:
             self.has_children = False
 

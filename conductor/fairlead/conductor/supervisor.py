@@ -3,7 +3,7 @@
 It is started with a run directory as its one argument; everything it needs is in there. It outlives daemon and
 watchdog. Its steps, in order:
 
-1. become the one inhabitant of the run directory (a flock for life), or leave;
+1. become the one inhabitant of the run directory (a flock until the end), or leave;
 2. write `running`, durably: from here on the run counts as started;
 3. start the agent in a session of its own;
 4. until nothing of it is left: collect output, beat, enforce the time limit, hear a request to stop;
@@ -16,6 +16,7 @@ decide that it has to be killed for the old one.
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from socket import socket
 
@@ -36,23 +37,26 @@ FREE = b"free"
 def serve(line: socket, run_dir: bytes) -> None:
     """Supervise one run, and further ones for as long as they are brief and the spawner has any."""
     with suppress(ConnectionError):  # the spawner has hung up
-        while run_dir and run_guarded(os.fsdecode(run_dir)):
+        while run_dir and run_guarded(os.fsdecode(run_dir), line.close):
             line.send(FREE)
             run_dir = line.recv(LONGEST_REQUEST)
 
 
-def supervise(run_dir: str) -> bool:
-    """Look after the run in this directory, if it is still to be looked after; True if another may follow."""
+def supervise(run_dir: str, no_other: Callable[[], None] = lambda: None) -> bool:
+    """Look after the run in this directory, if it is still to be looked after; True if another may follow.
+
+    `no_other` is called as soon as it is clear that none may.
+    """
     become_subreaper()
     if not os.path.isdir(run_dir):
         return True
     with rundir.only_inhabitant(run_dir) as alone:
         if not alone or not (meta := _claimed(run_dir)):
             return True
-        run = Run(run_dir, meta, read_launch(run_dir), SystemClock())
+        run = Run(run_dir, meta, read_launch(run_dir), SystemClock(), no_other)
         run.play()
         run.leave()
-        return run.was_brief
+        return run.is_brief
 
 
 def _claimed(run_dir: str) -> Meta | None:
@@ -69,10 +73,10 @@ def main() -> None:
     run_guarded(os.path.abspath(sys.argv[1]))
 
 
-def run_guarded(run_dir: str) -> bool:
+def run_guarded(run_dir: str, no_other: Callable[[], None] = lambda: None) -> bool:
     """Supervise, and leave a trace in the run directory if that goes wrong; True if another run may follow."""
     try:
-        return supervise(run_dir)
+        return supervise(run_dir, no_other)
     except BaseException:  # noqa: BLE001 - the trace is all that is left; the watchdog sees the death
         with suppress(OSError):
             fd = os.open(os.path.join(run_dir, rundir.TRACE), os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)

@@ -93,6 +93,16 @@ def marked(marker: str, value: str) -> list[ProcessId]:
     return identify(pid for pid in all_pids() if wanted in _environment(pid))
 
 
+def marks(marker: str) -> dict[str, list[ProcessId]]:
+    """Every living process that has this marker in its environment, by the marker's value."""
+    start = f"{marker}=".encode()
+    found: dict[str, list[ProcessId]] = {}
+    for pid in all_pids():
+        for value in (word[len(start) :] for word in _environment(pid) if word.startswith(start)):
+            found.setdefault(value.decode("utf-8", "replace"), []).extend(identify([pid]))
+    return {value: alive for value, alive in found.items() if alive}
+
+
 def all_pids() -> list[int]:
     """Every process that can be seen from here."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]

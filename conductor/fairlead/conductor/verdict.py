@@ -8,11 +8,10 @@ from msgspec import Struct, field
 
 from fairlead.base.identity import ProcessId
 from fairlead.conductor import rundir, tree
-from fairlead.conductor.liveness import Void, void
+from fairlead.conductor.liveness import Void, find_supervisor, void
 from fairlead.conductor.meta import VOID, CorruptMetaError, Meta, read_meta
 from fairlead.conductor.orders import MARKER
 from fairlead.conductor.prctl import has_moved_on
-from fairlead.queue.locks import has_ended
 from fairlead.queue.states import Status
 from fairlead.queue.store import Lock
 from fairlead.queue.task import Task
@@ -62,6 +61,7 @@ class Examiner:
         `overdue`: it should have started by now; `rang`: its supervisor has told of its start or its end.
         """
         run_dir = self.run_dir(task)
+        rundir.regain(run_dir)
         meta = _meta_or_none(run_dir)
         if meta is not None and meta.ended:
             return Verdict(finding=Finding.ENDED, meta=meta, evidence={"written_by": "supervisor"})
@@ -91,9 +91,9 @@ class Examiner:
             return self._without_directory(task, lock)
 
     def _without_directory(self, task: Task, lock: Lock) -> Verdict:
-        """Somebody removed the run directory: its supervisor answers for it, or while none is known, its processes."""
+        """Somebody removed the run directory: its supervisor answers for it, if there is one."""
         is_known = task.status is Status.RUNNING
-        if is_looked_after(lock) if is_known else tree.marked(MARKER, lock.lock_id):
+        if is_looked_after(lock) if is_known else find_supervisor(lock.lock_id):
             return Verdict(finding=Finding.ALIVE)
         return self._deserted(None, lock)
 
@@ -104,7 +104,7 @@ class Examiner:
             evidence: dict[str, Any] = {"proof": "another boot", "boot_id": boot_id}
             return Verdict(finding=Finding.DEAD, meta=meta, evidence=evidence)
         left = end_leftovers(lock.lock_id, meta.processes if meta else [])
-        evidence = {"proof": "supervisor lock free", "left": [list(process) for process in left]}
+        evidence = {"proof": "no supervisor", "left": [list(process) for process in left]}
         return Verdict(finding=Finding.UNDEAD if left else Finding.DEAD, meta=meta, evidence=evidence)
 
     def _unstarted(self, task: Task, lock: Lock) -> Verdict:
@@ -119,7 +119,7 @@ class Examiner:
 
 def is_looked_after(lock: Lock) -> bool:
     """Whether the supervisor that answers for a run still does: it lives, and has not gone on to another."""
-    return not has_ended(lock.holder) and not has_moved_on(lock.holder.pid, lock.token)
+    return not lock.holder.has_ended and not has_moved_on(lock.holder.pid, lock.lock_id)
 
 
 def end_leftovers(lock_id: str, noted: list[ProcessId]) -> list[ProcessId]:

@@ -4,9 +4,7 @@ The events of the parser are read one by one, not composed by PyYAML: deeply nes
 stack of its C composer, and only events tell where an alias or a tag was written.
 """
 
-import math
 import os
-import re
 import stat
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -14,20 +12,13 @@ from typing import Any, NamedTuple
 import yaml
 
 from fairlead.base.files import opened
+from fairlead.base.scalars import Loader, TooLargeError, plain_value
 from fairlead.base.text import line_of_tag_directive
 from fairlead.config.problems import Origin, Path, Problem, show_path, show_value
 
 LIMIT = 256 << 10
 #: The schema needs five levels.
 DEEPEST = 16
-
-#: libyaml is ten times as fast; not every PyYAML is built with it.
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-#: With plain decimal numbers these are all words that are not text, as in task files: `no`, `on`, 0x1f, 12:30
-#: and 2026-01-01 stay what was written.
-_WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
-_LONGEST_NUMBER = 40
 
 Locate = Callable[[int], Origin]
 
@@ -64,7 +55,7 @@ def parse(text: str, locate: Locate, problems: list[Problem]) -> Node:
     if line := line_of_tag_directive(text):
         raise Unreadable(Problem(locate(line), "", "%TAG is not allowed here; remove this line"))
     try:
-        return _Builder(_Loader(text), locate, problems).document()
+        return _Builder(Loader(text), locate, problems).document()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = f"it is not valid YAML: {error.problem or error.context}"
@@ -107,6 +98,8 @@ class _Builder:
         if isinstance(event, yaml.AliasEvent):
             self._refuse(event, path, "aliases (*) are not allowed; write the value out")
             return None
+        if event.anchor is not None:
+            self._refuse(event, path, "anchors (&) are not allowed; remove it, or quote text that begins with &")
         if event.tag is not None:
             self._refuse(event, path, "tags (!) are not allowed; remove it")
         if isinstance(event, yaml.ScalarEvent):
@@ -115,14 +108,13 @@ class _Builder:
 
     def _scalar(self, event: yaml.ScalarEvent, path: Path) -> Any:  # noqa: ANN401 - see _value
         is_plain, _ = event.implicit
-        if is_plain and event.value.lower() in _WORDS:
-            return _WORDS[event.value.lower()]
-        if not is_plain or not _NUMBER.fullmatch(event.value):
+        if not is_plain:
             return event.value
-        number = _number(event.value)
-        if number is None:
+        try:
+            return plain_value(event.value)
+        except TooLargeError:
             self._refuse(event, path, "this number does not fit 64 bits; write it in quotes if it is text")
-        return number
+            return None
 
     def _items(self, path: Path) -> Iterator[Node]:
         number = 0
@@ -156,15 +148,6 @@ class _Builder:
 
     def _origin(self, event: Any) -> Origin:  # noqa: ANN401 - the stubs think that an event may have no mark
         return self._locate(event.start_mark.line + 1)
-
-
-def _number(text: str) -> float | None:
-    """The number that was written; None if it does not fit 64 bits."""
-    if len(text) > _LONGEST_NUMBER:
-        return None
-    if text.lstrip("-").isdigit():
-        return whole if -(1 << 63) <= (whole := int(text)) < 1 << 63 else None
-    return value if math.isfinite(value := float(text)) else None
 
 
 def _read(path: str) -> bytes:

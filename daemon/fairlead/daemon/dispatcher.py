@@ -7,7 +7,6 @@ directory is made; a supervisor is asked to come. Before the last of these nothi
 on the way leaves a claim that can be proven void and given back. From then on the supervisor speaks for the run.
 """
 
-import errno
 import json
 import math
 import os
@@ -15,6 +14,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from fairlead.base.bell import ring_all
+from fairlead.base.errors import is_machine_trouble
 from fairlead.base.files import write_atomically
 from fairlead.base.identity import boot_id, host
 from fairlead.conductor import rundir
@@ -35,7 +35,7 @@ from fairlead.queue.claims import (
 )
 from fairlead.queue.decide import decide
 from fairlead.queue.instance import Instance
-from fairlead.queue.locks import has_ended, this_holder
+from fairlead.queue.locks import this_holder
 from fairlead.queue.passes import guarded
 from fairlead.queue.sqlite.overview import capacity
 from fairlead.queue.states import Status
@@ -48,10 +48,6 @@ ROUNDS = 20
 #: Seconds between two writings of capacity.json: it is for people and monitors, and tasks may be shorter than that.
 SHOW_EVERY = 0.1
 _NEVER_LAUNCHED = {"proof": "never launched"}
-#: Errors of the machine and not of the task: no room, no descriptors, no memory.
-_MACHINE = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO},
-)
 #: Of a name in rejected/, so that the kernel's 255 bytes suffice for its `.error` too.
 _NAME_ROOM = 249
 _IMMOVABLE = """it cannot be moved out of the spool: the service has no right to.
@@ -146,7 +142,7 @@ class Dispatcher:
 
     def _is_abandoned(self, lock: Lock, task: Task) -> bool:
         """Whether a claim's dispatcher is gone and nobody has spoken for the run yet."""
-        return task.status is Status.CLAIMED and has_ended(lock.holder)
+        return task.status is Status.CLAIMED and lock.holder.has_ended
 
     # ------------------------------------------------------------------ step: take in files
 
@@ -230,8 +226,12 @@ class Dispatcher:
         self._unstarted = []
         self.launcher.close()
 
+    def rest(self, why: str) -> None:
+        """The machine has no room for another run: start nothing for a moment."""
+        self._rest()
+        self.log.error("no_room_to_start", error=why, next_in=self.config.intervals.poll)
+
     def _rest(self) -> None:
-        """Start nothing for a moment."""
         self._start_after = self.clock.boot() + self.config.intervals.poll
 
     @property
@@ -323,9 +323,8 @@ class Dispatcher:
 
     def _obstacle(self, error: OSError | ValueError) -> str:
         """What a failed start is called; the machine's trouble is everybody's, so nobody is started for a moment."""
-        if isinstance(error, OSError) and error.errno in _MACHINE:
-            self._rest()
-            self.log.error("no_room_to_start", error=str(error), next_in=self.config.intervals.poll)
+        if is_machine_trouble(error):
+            self.rest(str(error))
             return f"{MACHINE_TROUBLE}: {error}"
         return f"its start failed: {error}"
 

@@ -11,7 +11,7 @@ from fairlead.conductor.launcher import ProcessLauncher
 from fairlead.config.paths import Paths
 from fairlead.daemon.dispatcher import Dispatcher
 from fairlead.daemon.spool import Spool
-from fairlead.queue.claims import NOBODY_CAME
+from fairlead.queue.claims import MACHINE_TROUBLE, NOBODY_CAME
 from fairlead.queue.passes import guarded
 from fairlead.queue.service import RETRY, Service
 from fairlead.queue.task import Event
@@ -64,6 +64,8 @@ class Daemon(Service):
             self.dispatcher.look_around = True
         if NOBODY_CAME in words:
             self.dispatcher.leave_spawner()
+        for trouble in (word for word in words if word.startswith(MACHINE_TROUBLE)):
+            self.dispatcher.rest(trouble)
         self.hear_reload(words)
 
     def settings_refused(self, error: str) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 from fairlead.base.identity import boot_id
 from fairlead.queue.errors import StaleTokenError
 from fairlead.queue.instance import Instance
-from fairlead.queue.locks import has_ended
 from fairlead.queue.states import Status
 from fairlead.queue.store import Ended, Holder, Lock
 from fairlead.queue.task import NEVER_STARTED, Outcome, Task
@@ -27,7 +26,7 @@ def why_not_started(holder: Holder, *, came: bool = False) -> str:
     """Why a claim by this dispatcher came to nothing; `came`: a supervisor was there, and had trouble."""
     if holder.boot_id != boot_id():
         return REBOOT
-    if has_ended(holder):
+    if holder.has_ended:
         return DISPATCHER_DIED
     return TOO_LATE if came else NOBODY_CAME
 

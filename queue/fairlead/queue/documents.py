@@ -6,7 +6,6 @@ what the eye takes for text stays text. (docs/task-file.md has the rules for peo
 """
 
 import json
-import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,14 +15,13 @@ from typing import Any
 import yaml
 
 from fairlead.base.errors import UsageError
+from fairlead.base.scalars import LONGEST_NUMBER, Loader, TooLargeError, number, plain_value
 from fairlead.base.text import line_of_tag_directive
 
 #: Collections within collections; the document itself is the first.
 MAX_DEPTH = 32
 #: Values and keys in one YAML file: its reader is the slow one, and this bounds its time.
 MAX_YAML_VALUES = 50_000
-#: No number that fits 64 bits needs more characters than this.
-_MAX_NUMBER = 40
 
 Path = tuple[str | int, ...]
 Lines = dict[Path, int]
@@ -113,20 +111,8 @@ def _mapping(root: object) -> dict[str, Any]:
     return root
 
 
-def _number(text: str) -> int | float | None:
-    """The number that JSON's notation means; None if it is too large for 64 bits."""
-    if len(text) > _MAX_NUMBER:
-        return None
-    try:
-        whole = int(text)
-    except ValueError:
-        value = float(text)
-        return value if math.isfinite(value) else None
-    return whole if -(1 << 63) <= whole < 1 << 63 else None
-
-
 def _too_large(text: str) -> str:
-    shown = text if len(text) <= _MAX_NUMBER else text[:_MAX_NUMBER] + "…"
+    shown = text if len(text) <= LONGEST_NUMBER else text[:LONGEST_NUMBER] + "…"
     return f"the number {shown} does not fit 64 bits; put it in quotes to make it text"
 
 
@@ -136,13 +122,6 @@ _NOT_TEXT = "there is a NUL character or half of a surrogate pair in the text; r
 
 # --- YAML ---
 
-#: Beside numbers these are all plain scalars that are not text: `no`, `on`, 12:30 and 2026-01-01 stay text.
-_CONSTANTS = {
-    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
-    **dict.fromkeys(("true", "True", "TRUE"), True),
-    **dict.fromkeys(("false", "False", "FALSE"), False),
-}
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 _TAB = "a tab cannot indent; use spaces"
 _HINTS = {
     "mapping values are not allowed in this context": "quote text that contains ': '; check the indentation",
@@ -163,7 +142,7 @@ def _build_yaml(text: str) -> "_YamlBuilder":
 
 def _yaml_events(text: str) -> Iterator[yaml.Event]:
     """The parser's events: unlike its composer, it needs no stack for nested collections."""
-    parser = yaml.CSafeLoader(text)
+    parser = Loader(text)
     try:
         while (event := parser.get_event()) is not None:
             yield event
@@ -295,14 +274,10 @@ _HANDLERS: dict[type, Callable[[_YamlBuilder, Any], None]] = {
 
 
 def _plain(event: yaml.ScalarEvent) -> Any:  # noqa: ANN401 - whatever the scalar means
-    text = event.value
-    if text in _CONSTANTS:
-        return _CONSTANTS[text]
-    if not _NUMBER.fullmatch(text):
-        return text
-    if (number := _number(text)) is None:
-        raise _at(event, _too_large(text))
-    return number
+    try:
+        return plain_value(event.value)
+    except TooLargeError:
+        raise _at(event, _too_large(event.value)) from None
 
 
 def _at(event: Any, message: str) -> DocumentError:  # noqa: ANN401 - the stubs' events lack marks
@@ -347,8 +322,10 @@ def _json_object(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Refused:
 
 
 def _json_number(text: str) -> int | float | _Refused:
-    number = _number(text)
-    return _Refused(_too_large(text)) if number is None else number
+    try:
+        return number(text)
+    except TooLargeError:
+        return _Refused(_too_large(text))
 
 
 def _json_constant(name: str) -> _Refused:

@@ -12,13 +12,14 @@ from typing import Any
 
 from fairlead.base import bell
 from fairlead.base.clock import Clock
-from fairlead.base.identity import ProcessId, boot_id, host, is_alive, this_process
+from fairlead.base.identity import boot_id, host, this_process
 from fairlead.queue.lockfiles import LockFile, LockFiles
 from fairlead.queue.store import Holder, Lock, Store
 from fairlead.queue.task import Event
 
 #: While waiting for a lock, look again at least this often: a ring may be lost.
 LOOK_AGAIN = 1.0
+_NOT_SHOWN = {"proof": "nothing was done under it: somebody else's file was there, or no room for one"}
 
 
 def this_holder() -> Holder:
@@ -31,14 +32,6 @@ def _holder(_pid: int) -> Holder:
     """Asked for with every claim, and the same for as long as the process lives."""
     process = this_process()
     return Holder(host=host(), boot_id=boot_id(), pid=process.pid, start=process.start)
-
-
-def has_ended(holder: Holder) -> bool:
-    """Whether a holder's process has ended for certain: it was of another boot, or is not there any more.
-
-    The host's name says nothing: the store is on a local disk, and a machine may be renamed while its agents run.
-    """
-    return holder.boot_id != boot_id() or not is_alive(ProcessId(holder.pid, holder.start))
 
 
 class LockManager:
@@ -80,7 +73,7 @@ class LockManager:
             shown = self.show(lock)
         finally:
             if not shown:
-                self.store.release(lock.lock_id, why="its file could not be put there", now=now, evidence={})
+                self.store.release(lock.lock_id, why="its file could not be put there", now=now, evidence=_NOT_SHOWN)
         return lock if shown else None
 
     def release(

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct, field
 
+from fairlead.base.identity import ProcessId, boot_id, is_alive
 from fairlead.queue.decide import Candidate, Pick, Snapshot
 from fairlead.queue.states import Status
 from fairlead.queue.task import Attempt, Changes, Event, Outcome, Spec, Task
@@ -39,6 +40,19 @@ class Holder(Struct, frozen=True, kw_only=True):
     boot_id: str
     pid: int
     start: int
+
+    @property
+    def process(self) -> ProcessId:
+        """Who it is, as long as the machine is up."""
+        return ProcessId(self.pid, self.start)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has ended for certain: it was of another boot, or is not there any more.
+
+        The host's name says nothing: the store is on a local disk, and a machine may be renamed while its agents run.
+        """
+        return self.boot_id != boot_id() or not is_alive(self.process)
 
 
 class Terms(Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -55,6 +56,8 @@ MAX_PROBLEMS = 20
 
 _DEFAULT_TITLE = 80
 _SHELL = ("/bin/sh", "-c")
+#: Programs that run a prompt as a script.
+_SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish"})
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEADING = re.compile(r"#{1,6}\s+")
 #: The rank of each number from 0 to 10.
@@ -269,7 +272,7 @@ class _Draft:
     def _refuse_prose_as_script(self, agent: str) -> None:
         """Markdown is prose: a shell gets it only if the file itself says so."""
         template = self._config.agents.get(agent)
-        if template and template.command[: len(_SHELL)] == _SHELL and self._document.data.get("agent") is None:
+        if template and runs_prompt(template) and self._document.data.get("agent") is None:
             self._problem(
                 f"agent '{agent}' would run this text as a shell script; name an agent in the front matter, like "
                 "`agent: claude`, or use `command:`",
@@ -280,6 +283,21 @@ class _Draft:
         instant, note = parse_time(_text(value), self._now_ms)
         self.notes += [f"run_at: {note}"] if note else []
         return instant
+
+
+def runs_prompt(agent: Agent) -> bool:
+    """Whether a shell gets the prompt as its script: in the word behind `-c`, as a file, or on standard input.
+
+    A prompt that is an argument of somebody's script is none.
+    """
+    program, *words = agent.command
+    if os.path.basename(program) not in _SHELLS:
+        return False
+    options = list(takewhile(lambda word: word.startswith("-"), words))
+    following = words[len(options) :]
+    if any("c" in option for option in options if not option.startswith("--")):
+        return bool(following) and _holds(following[0], "{prompt}")
+    return _holds(following[0], "{prompt_file}") if following else agent.stdin == "prompt"
 
 
 # --- What each key may hold: the value as the Spec has it, or a UsageError that says what to write ---

@@ -99,7 +99,8 @@ class Archiving:
         is_current = number == task.attempt
         if (is_current and task.status in ACTIVE) or (is_current and task.status in FINAL and not task.archived):
             return
-        if void(run_dir) is Void.NEVER_STARTED:
+        came = void(run_dir)
+        if came is Void.NEVER_STARTED:
             rundir.discard(run_dir)
-        elif task.status in FINAL or not is_current:
+        elif came is Void.STARTED and (task.status in FINAL or not is_current):
             self._put_away(task, number)

@@ -22,14 +22,14 @@ from fairlead.base.files import (
     sync_directory,
     sync_file,
 )
-from fairlead.base.identity import boot_id, host
+from fairlead.base.identity import ProcessId, boot_id, host
 from fairlead.base.ids import created_at, is_id
 from fairlead.base.logs import Log
 from fairlead.base.service import Single
 from fairlead.conductor import rundir, tree
 from fairlead.conductor.liveness import Void, void
 from fairlead.conductor.meta import CorruptMetaError, Meta, read_meta
-from fairlead.conductor.orders import MARKER, read_launch
+from fairlead.conductor.orders import MARKER, TASK_MARKER, read_launch
 from fairlead.config.loading import load
 from fairlead.config.paths import Paths
 from fairlead.queue.accepted import Accepted
@@ -133,6 +133,7 @@ class Rebuild:
     def _restore_all(self, store: SqliteStore) -> None:
         """What ended first, in portions, since there may be many; then what waits and runs."""
         live = self._with_attempts(self._runs(self._waiting()))
+        self._refuse_unseen_runs(live)
         portion: list[Restored] = []
         for one in self._ended(live):
             portion.append(one)
@@ -219,6 +220,15 @@ class Rebuild:
                 self.report.unreadable.append((run_dir, "its task has no accepted file"))
         return found
 
+    def _refuse_unseen_runs(self, found: dict[str, Restored]) -> None:
+        """Who runs without a directory must not be taken for waiting, and run a second time."""
+        for task_id, alive in tree.marks(TASK_MARKER).items():
+            if task_id in found and found[task_id].lock is None:
+                raise RefusedError(
+                    f"{_alive(task_id, alive)}, and there is no run directory: its supervisor makes it anew with its "
+                    "next heartbeat. Wait for that, or end them, then rebuild again."
+                )
+
     def _with_attempts(self, found: dict[str, Restored]) -> dict[str, Restored]:
         """Attempts that are over have left their directories: their numbers are not given out again."""
         for project in folders_in(self.paths.conductor):
@@ -250,11 +260,9 @@ class Rebuild:
         try:
             return read_meta(run_dir)
         except CorruptMetaError as error:
-            if alive := tree.marked("FAIRLEAD_TASK_ID", task.id):
-                pids = ", ".join(str(process.pid) for process in alive)
+            if alive := tree.marked(TASK_MARKER, task.id):
                 raise RefusedError(
-                    f"processes of task {task.id} are alive ({pids}), and {error}: wait for their end, or end them, "
-                    "then rebuild again."
+                    f"{_alive(task.id, alive)}, and {error}: wait for their end, or end them, then rebuild again."
                 ) from error
         return self._reconstructed(task, run_dir, number)
 
@@ -305,6 +313,10 @@ class Rebuild:
         """A run that has ended needs its user's lock no more, it has only to be recorded."""
         serialized = self.config.per_user_serialization.enabled
         return f"user:{meta.user}" if serialized and not meta.ended else f"task:{meta.id}"
+
+
+def _alive(task_id: str, processes: Sequence[ProcessId]) -> str:
+    return f"processes of task {task_id} are alive ({', '.join(str(process.pid) for process in processes)})"
 
 
 def _is_later(live: Restored, archived: Task) -> bool:

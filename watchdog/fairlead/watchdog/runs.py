@@ -10,17 +10,17 @@ from msgspec.structs import replace
 from fairlead.base.bell import ring
 from fairlead.base.errors import FairleadError, UnavailableError
 from fairlead.base.files import write_atomically
-from fairlead.base.identity import ProcessId, boot_id, host, is_alive, read_stat
+from fairlead.base.identity import ProcessId, boot_id, host, is_alive
 from fairlead.conductor import rundir, tree
-from fairlead.conductor.meta import CorruptMetaError, Meta, last_touch, read_meta
+from fairlead.conductor.liveness import find_supervisor
+from fairlead.conductor.meta import NO_ROOM, CorruptMetaError, Meta, last_touch, read_meta
 from fairlead.conductor.orders import MARKER, read_launch
 from fairlead.conductor.output import last_words
 from fairlead.conductor.prctl import has_moved_on
 from fairlead.conductor.verdict import Examiner, Finding, Verdict, end_leftovers
-from fairlead.queue.claims import NOBODY_CAME, give_back, record_ends, why_not_started
+from fairlead.queue.claims import MACHINE_TROUBLE, NOBODY_CAME, give_back, record_ends, why_not_started
 from fairlead.queue.errors import StaleTokenError, StoreBrokenError
 from fairlead.queue.instance import Instance
-from fairlead.queue.locks import has_ended
 from fairlead.queue.states import Status
 from fairlead.queue.store import Ended, Holder, Lock
 from fairlead.queue.task import Outcome, Task
@@ -107,7 +107,7 @@ class Runs:
         return (
             task.cancel is not None
             or now - self.pulses.of(task.token, now).first_seen > self.instance.config.intervals.start_grace
-            or (task.status is Status.CLAIMED and has_ended(lock.holder))
+            or (task.status is Status.CLAIMED and lock.holder.has_ended)
         )
 
     # ------------------------------------------------------------------ alive
@@ -121,9 +121,9 @@ class Runs:
         now = self.clock.boot()
         pulse = self.pulses.of(task.token, now)
         if task.cancel is not None and supervisor is not None:
-            self._ask_to_stop(task, supervisor)
             grace = self.instance.config.limits.grace if task.spec.grace is None else task.spec.grace
             pulse.obey_by = min(pulse.obey_by, now + grace + MARGIN)
+            self._ask_to_stop(task, supervisor)
         if meta is not None:
             self._feel(task, lock, meta, pulse)
         elif task.status is Status.CLAIMED:
@@ -151,14 +151,12 @@ class Runs:
     def _note_start(self, task: Task, lock: Lock, meta: Meta) -> None:
         """From now on the supervisor answers for the lock, in the row and in its mirror."""
         if meta.supervisor is not None and meta.started_at is not None:
-            supervisor = ProcessId(meta.supervisor.pid, meta.supervisor.start)
-            self._record_start(task, lock, supervisor, meta.started_at)
+            self._record_start(task, lock, meta.supervisor.process, meta.started_at)
 
     def _note_vanished(self, task: Task, lock: Lock) -> None:
         """Its directory is gone and it lives: note its start, so that its end is not taken for one that never came."""
-        processes = tree.marked(MARKER, lock.lock_id)
-        parents = {stat.parent for one in processes if (stat := read_stat(one.pid))} - {one.pid for one in processes}
-        for supervisor in tree.identify(sorted(parents))[:1]:
+        supervisor = find_supervisor(lock.lock_id)
+        if supervisor is not None:
             self.instance.log.warning("directory_vanished", task=task.id, user=task.spec.user)
             self._record_start(task, lock, supervisor, self.clock.wall_ms())
 
@@ -177,8 +175,10 @@ class Runs:
             self.instance.log.info("asked_to_stop", task=task.id, user=task.spec.user, by=task.cancel)
             try:
                 write_atomically(note, json.dumps({"by": task.cancel}).encode())
-            except (FileNotFoundError, NotADirectoryError):
-                return  # the run directory was taken away: its supervisor makes it anew
+            except OSError as error:
+                # Taken away: its supervisor makes it anew. Or there is no room: then it has its time, and no longer.
+                self.instance.log.warning("cannot_ask_to_stop", task=task.id, error=str(error))
+                return
         tree.send_safely(supervisor, rundir.LOOK_FOR_NOTE)
 
     def _renew(self, lock: Lock) -> None:
@@ -235,11 +235,11 @@ class Runs:
     def _never_started(self, task: Task, lock: Lock, verdict: Verdict) -> tuple[Ended | None, bool]:
         run_dir = self.examiner.run_dir(task)
         if task.cancel is None:
-            why = why_not_started(lock.holder, came=os.path.lexists(os.path.join(run_dir, rundir.TRACE)))
+            why = _why_not_started(run_dir, lock)
             give_back(self.instance, task, lock, why=why, evidence=verdict.evidence)
             rundir.discard(run_dir)
-            if why == NOBODY_CAME:
-                ring(self.instance.paths.bells, "daemon", NOBODY_CAME)
+            if why.startswith((NOBODY_CAME, MACHINE_TROUBLE)):
+                ring(self.instance.paths.bells, "daemon", why)
             return None, True
         outcome = Outcome(
             status=Status.CANCELLED,
@@ -288,12 +288,23 @@ class Runs:
         return freed
 
 
+def _why_not_started(run_dir: str, lock: Lock) -> str:
+    """Why a run came to nothing; a supervisor that could not start its agent has said so."""
+    try:
+        meta = read_meta(run_dir)
+    except CorruptMetaError:
+        meta = None
+    if meta is not None and meta.reason == NO_ROOM:
+        return f"{MACHINE_TROUBLE}: {meta.error}"
+    return why_not_started(lock.holder, came=os.path.lexists(os.path.join(run_dir, rundir.TRACE)))
+
+
 def _supervisor(task: Task, lock: Lock, meta: Meta | None) -> ProcessId | None:
     """Who looks after the run: once its start was recorded the store knows, before that only meta.json does."""
     noted = lock.holder if task.status is Status.RUNNING else meta.supervisor if meta else None
-    if noted is None or has_moved_on(noted.pid, lock.token):
+    if noted is None or has_moved_on(noted.pid, lock.lock_id):
         return None
-    return ProcessId(noted.pid, noted.start)
+    return noted.process
 
 
 def _as_written(task: Task, meta: Meta | None) -> Ended:

@@ -12,7 +12,7 @@ from fairlead.conductor import tree
 from fairlead.conductor.orders import MARKER
 from fairlead.queue.instance import Instance
 from fairlead.queue.lockfiles import LockFile, Metadata
-from fairlead.queue.locks import has_ended, this_holder
+from fairlead.queue.locks import this_holder
 from fairlead.queue.store import Lock
 from fairlead.watchdog.open_files import open_by
 
@@ -60,7 +60,7 @@ class StaleLocks:
     def _lives(self, lock: Lock) -> bool:
         if lock.task_id == SWEEPER and lock.holder == this_holder():
             return False  # we hold none between two looks: the last one failed before it could let go
-        return not has_ended(lock.holder) or bool(tree.marked(MARKER, lock.lock_id))
+        return not lock.holder.has_ended or bool(tree.marked(MARKER, lock.lock_id))
 
     def _mend_mirror(self, user: str, lock: Lock) -> None:
         """The row is the truth: a mirror of it that was removed or spoilt is made anew, the spoilt one kept aside."""

@@ -5,7 +5,6 @@ import signal
 import subprocess
 
 from fairlead.base.errors import RefusedError, UsageError
-from fairlead.base.identity import host
 from fairlead.base.ids import check_id, check_name
 from fairlead.cli.access import open_instance, who
 from fairlead.cli.arguments import Parser, parser
@@ -47,8 +46,8 @@ def _hold_parser() -> Parser:
     made = parser(
         "lock hold",
         "Run a command under a user's lock: no agent of that user runs meanwhile. Exits as the command does; if"
-        " it was killed, with 128 and the signal's number. Should this process be killed, the lock stays as long as"
-        " what it started lives.",
+        " it was killed, with 128 and the signal's number. The lock is free when the command has ended, whatever that"
+        " left in the background. Should this process be killed, the lock stays as long as what it started lives.",
         _EXAMPLES[:1],
         json=False,
     )
@@ -72,10 +71,12 @@ def _hold(words: list[str]) -> int:
         raise RefusedError(
             f"the lock of {user} was not free within {args.timeout:g} s; `fairlead locks` says who has it."
         )
+    evidence: dict[str, object] = {"proof": "its holder let go of it", "pid": os.getpid()}
     try:
-        return _run(command, lock)
+        code = evidence["exit_code"] = _run(command, lock)
+        return code
     finally:
-        instance.locks.release(user, lock.lock_id)
+        instance.locks.release(user, lock.lock_id, evidence=evidence)
         instance.close()
 
 
@@ -141,7 +142,7 @@ def _free(instance: Instance, name: str, *, force: bool) -> dict[str, object]:
 def _refuse_living(instance: Instance, lock: Lock) -> None:
     if lock.kind == "run" and lock.state == "held" and instance.store.get(lock.task_id).status in ACTIVE:
         raise RefusedError(f"task {lock.task_id} runs under it: `fairlead cancel {lock.task_id}` ends it and frees it.")
-    if lock.kind == "hold" and lock.holder.host == host():
+    if lock.kind == "hold" and lock.state == "held":
         raise RefusedError(
             f"a command that was started under it is alive (pid {lock.holder.pid}, or what it started): "
             "end it, and the lock is free."

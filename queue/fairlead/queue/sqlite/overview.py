@@ -32,6 +32,7 @@ def status(db: Connection) -> dict[str, Any]:
         locks = [_lock(row) for row in db.rows(sql.LOCKS)]
         return {
             "pending": _pending(db),
+            "slots": taken["slots"],
             "active": {
                 "slots_used": taken["slots"]["used"],
                 "slots_max": taken["slots"]["max"],
