@@ -85,7 +85,7 @@ def test_a_record_tells_everything(home: Home) -> None:
     times = [record[f"{name}_at"] for name in ("run", "created", "started", "finished", "updated")]
     assert [datetime.fromisoformat(one).utcoffset() for one in times] == [timedelta(0)] * 5
     assert times == sorted(times)
-    assert all({"timestamp", "event", "status", "detail"} <= one.keys() for one in record["events"])
+    assert all({"timestamp", "event", "status"} <= one.keys() for one in record["events"])
     assert (record["title"], record["priority"], record["payload"]) == ("Seven", "high", {"a": [1]})
     assert (record["status"], record["exit_code"], record["reason"]) == ("failed", 7, "exit")
     assert [one["event"] for one in record["events"]] == ["queued", "claimed", "started", "failed"]
