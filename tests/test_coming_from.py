@@ -37,6 +37,15 @@ ISOLATION_PHRASES = (
     "Agent Crash",
     "Queue Daemon Crash",
     "Lock File Corruption",
+    "0o644",
+    "Lock Overhead",
+    "Lock Duration",
+    "Migration from Old System",
+    "Per-project locks",
+    "Priority-based waiting",
+    "Task grouping",
+    "Preemptive cancellation",
+    "Lock analytics",
 )
 OVERNIGHT = """
     queue/api.py milton_queue queue_api enqueue_job job_type payload task priority run_at base_dir now STATE_DIR
@@ -66,6 +75,8 @@ OVERNIGHT_PHRASES = (
     "LLM API timeout",
     "Task execution failed",
     "File not found",
+    "`pytest tests/test_job_queue_concurrency.py -v`",
+    "`pytest tests/test_job_queue_concurrency.py::test_full_integration_20_jobs -v`",
 )
 
 FIRST, SECOND = PAGE.split("## From an overnight job queue")

@@ -17,16 +17,23 @@ MAY_IMPORT = {
 }
 
 
-def _imported_rooms(path: Path) -> set[str]:
-    rooms = set()
+#: The queue's types, which are all that the conductor may know of it.
+TYPES = {"fairlead.queue.states", "fairlead.queue.store", "fairlead.queue.task"}
+
+
+def _imported(path: Path) -> set[str]:
+    """Our modules, and names in them, that a file imports."""
+    names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
-        names = []
         if isinstance(node, ast.ImportFrom) and node.module:
-            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        rooms |= {name.split(".")[1] for name in names if name.startswith("fairlead.")}
-    return rooms
+            names |= {alias.name for alias in node.names}
+    return {name for name in names if name.startswith("fairlead.")}
+
+
+def _imported_rooms(path: Path) -> set[str]:
+    return {name.split(".")[1] for name in _imported(path)}
 
 
 def test_rooms_import_one_way() -> None:
@@ -38,6 +45,17 @@ def test_rooms_import_one_way() -> None:
         for room in _imported_rooms(path) - {own} - allowed
     ]
     assert wrong == []
+
+
+def test_the_conductor_knows_the_queues_types_alone() -> None:
+    """A supervisor must not come to load the store."""
+    queues = {
+        name
+        for path in (ROOT / "conductor").rglob("*.py")
+        for name in _imported(path)
+        if name.startswith("fairlead.queue.") and name.rpartition(".")[0] not in TYPES
+    }
+    assert queues == set()
 
 
 def test_every_room_is_in_the_table() -> None:

@@ -6,12 +6,12 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import chdir
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any
 
 import msgspec
+from tests.support.patience import PATIENCE, eventually
 
 from fairlead.base.bell import Listener
 from fairlead.base.clock import SystemClock
@@ -21,21 +21,8 @@ from fairlead.conductor.meta import CorruptMetaError, Meta, read_meta
 from fairlead.conductor.orders import MARKER, Launch
 
 ROOT = Path(__file__).parents[2]
-#: Long enough for a loaded machine; nobody waits that long when all is well.
-PATIENCE = 60.0
 
 _OPEN = ("claimed", "running")
-
-T = TypeVar("T")
-
-
-def eventually(look: Callable[[], T | Literal[False] | None], what: str, seconds: float = PATIENCE) -> T:
-    """Look until the answer is true, and return it."""
-    deadline = time.monotonic() + seconds
-    while not (answer := look()):
-        assert time.monotonic() < deadline, f"waited {seconds:g} s in vain: {what}"
-        time.sleep(0.002)
-    return answer
 
 
 def agent(name: str, *arguments: object) -> tuple[str, ...]:

@@ -8,7 +8,8 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from tests.conductor.runs import PATIENCE, Place, eventually, state
+from tests.conductor.runs import Place, state
+from tests.support.patience import PATIENCE, eventually
 
 from fairlead.base.identity import ProcessId
 from fairlead.conductor import tree

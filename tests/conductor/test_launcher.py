@@ -5,7 +5,8 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from tests.conductor.runs import PATIENCE, Place, eventually, running, shell, state
+from tests.conductor.runs import Place, running, shell, state
+from tests.support.patience import PATIENCE, eventually
 
 from fairlead.conductor import launcher as launching
 from fairlead.conductor import tree

@@ -10,7 +10,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.conductor.runs import PATIENCE, Place, ended, eventually, running, shell, state, text
+from tests.conductor.runs import Place, ended, running, shell, state, text
+from tests.support.patience import PATIENCE, eventually
 
 from fairlead.conductor import rundir
 from fairlead.conductor.launcher import ProcessLauncher

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.conductor.runs import PATIENCE, Place, eventually, running, shell, text
+from tests.conductor.runs import Place, running, shell, text
 from tests.conductor.spawners import Spawner, over, sockets_of, supervisor_of
+from tests.support.patience import PATIENCE, eventually
 
 from fairlead.base.identity import ProcessId, is_alive, read_stat
 from fairlead.conductor import prctl, rundir, spawner, tree

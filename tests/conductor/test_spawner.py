@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.conductor.runs import PATIENCE, Place, agent, eventually, running, shell, text, written
+from tests.conductor.runs import Place, agent, running, shell, text, written
 from tests.conductor.spawners import Spawner, over, sockets_of, supervisor_of
+from tests.support.patience import PATIENCE, eventually
 
 from fairlead.base.identity import is_alive, read_stat
 from fairlead.conductor import rundir, tree

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.conductor.runs import PATIENCE, Place, agent, beaten, ended, eventually, running, shell, state, text, written
+from tests.conductor.runs import Place, agent, beaten, ended, running, shell, state, text, written
+from tests.support.patience import PATIENCE, eventually
 
 from fairlead.base.clock import SystemClock
 from fairlead.conductor import rundir

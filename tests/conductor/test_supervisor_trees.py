@@ -7,7 +7,8 @@ import socket
 from pathlib import Path
 
 import pytest
-from tests.conductor.runs import Place, agent, ended, eventually, is_gone, running, shell, state, text, written
+from tests.conductor.runs import Place, agent, ended, is_gone, running, shell, state, text, written
+from tests.support.patience import eventually
 
 from fairlead.conductor import rundir, tree
 from fairlead.conductor.meta import Meta

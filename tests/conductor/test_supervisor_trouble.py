@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.conductor.runs import PATIENCE, Place, agent, beaten, ended, eventually, running, shell, state, text
-from tests.support.patience import stays
+from tests.conductor.runs import Place, agent, beaten, ended, running, shell, state, text
+from tests.support.patience import PATIENCE, eventually, stays
 
 from fairlead.base.identity import ProcessId, is_alive, start_of
 from fairlead.conductor import rundir, tree

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.conductor.runs import agent, eventually, is_gone, written
+from tests.conductor.runs import agent, is_gone, written
+from tests.support.patience import eventually
 
 from fairlead.base.identity import ProcessId, is_alive, read_stat, start_of
 from fairlead.conductor import tree

@@ -156,8 +156,7 @@ def _rights(store: str) -> Iterator[Finding]:
 
 
 def _inside(access: Access) -> Iterator[Finding]:
-    problems = [row[0] for row in access.store.db.rows("PRAGMA quick_check(5)") if row[0] != "ok"]
-    if problems:
+    if problems := access.store.damage():
         advice = "stop both services, then `fairlead rebuild --replace`"
         yield Finding("fail", f"the store is damaged: {'; '.join(problems)}", advice)
     else:

@@ -377,3 +377,6 @@ INSERT INTO attempts (task_id, number, token, claimed_at, started_at, finished_a
 VALUES (:task_id, :number, :token, :claimed_at, :started_at, :finished_at, :status, :reason, :error,
     :exit_code, :signal, :host)
 """
+
+# What SQLite itself finds wrong with its file: "ok", or a few rows that say what.
+QUICK_CHECK = "PRAGMA quick_check(5)"

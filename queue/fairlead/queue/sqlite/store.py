@@ -7,11 +7,16 @@ from fairlead.queue.sqlite.explaining import Explaining
 from fairlead.queue.sqlite.keeping import Keeping
 from fairlead.queue.sqlite.locking import Locking
 from fairlead.queue.sqlite.reading import Reading
+from fairlead.queue.sqlite.statements import QUICK_CHECK
 from fairlead.queue.store import Share
 
 
 class SqliteStore(Admission, Claiming, Locking, Reading, Keeping, Explaining):
     """One SQLite file that is the truth about tasks and locks."""
+
+    def damage(self) -> list[str]:
+        """What SQLite finds wrong with the file, at most a few things; nothing if it is sound."""
+        return [row[0] for row in self.db.rows(QUICK_CHECK) if row[0] != "ok"]
 
     def close(self) -> None:
         """Let go of the store."""
