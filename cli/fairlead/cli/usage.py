@@ -39,11 +39,11 @@ def usage_of(supervisor: Supervisor) -> dict[str, Any] | None:
     if not is_alive(supervisor.process):  # or else these were the children of another one with its pid
         return None
     used = [one for process in processes if (one := _one(process))]
-    before = ended.children_user + ended.children_system - supervisor.used_before
+    used_by_ended = ended.children_user + ended.children_system - supervisor.used_before
     return {
         "processes": len(used),
         "memory_bytes": sum(memory for memory, _ in used),
-        "cpu_seconds": round(before + sum(cpu for _, cpu in used), 2),
+        "cpu_seconds": round(used_by_ended + sum(cpu for _, cpu in used), 2),
     }
 
 
