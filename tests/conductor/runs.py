@@ -22,6 +22,15 @@ from fairlead.conductor.orders import MARKER, Launch
 
 ROOT = Path(__file__).parents[2]
 
+#: A supervisor with so few descriptors that its agent's output finds none.
+FEW_DESCRIPTORS = """if True:
+    import resource
+    from fairlead.conductor.supervisor import main
+
+    resource.setrlimit(resource.RLIMIT_NOFILE, (10, 10))
+    main()
+"""
+
 _OPEN = ("claimed", "running")
 
 

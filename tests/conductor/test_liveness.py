@@ -13,7 +13,7 @@ import pytest
 from tests.conductor.runs import Place, ended, running, shell, state, text
 from tests.support.patience import PATIENCE, eventually
 
-from fairlead.conductor import rundir
+from fairlead.conductor import liveness, rundir
 from fairlead.conductor.launcher import ProcessLauncher
 from fairlead.conductor.liveness import Void, void
 from fairlead.conductor.meta import VOID, read_meta, write_meta
@@ -116,6 +116,32 @@ def test_a_run_that_says_running_has_started(place: Place) -> None:
     meta.status = "running"
     write_meta(run_dir, meta, synced=False)
     assert void(run_dir) is Void.STARTED
+
+
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_something_else_in_a_runs_place_means_that_it_has_started(place: Place, kind: str) -> None:
+    """Only an agent puts something there that is no directory; what cannot be a place at all is told."""
+    run_dir = place.make(shell("true"))
+    shutil.rmtree(run_dir)
+    Path(run_dir).touch() if kind == "file" else os.symlink("/tmp", run_dir)  # noqa: S108 - never followed
+    assert void(run_dir) is Void.STARTED
+    shutil.rmtree(os.path.dirname(run_dir))
+    Path(run_dir).parent.touch()
+    with pytest.raises(NotADirectoryError):
+        void(run_dir)
+    Path(run_dir).parent.unlink()
+
+
+def test_a_supervisor_is_one_of_ours(place: Place) -> None:
+    """It is found by its name; somebody else who bears that name is not one, nor is who has gone."""
+    run_dir, supervisor = place.begin(shell("exec sleep 120"))
+    lock_id = running(run_dir).lock_id
+    found = liveness.find_supervisor(lock_id)
+    assert found
+    assert found.pid == supervisor.pid
+    assert not liveness._is_ours(os.getpid())
+    assert not liveness._is_ours(0)
+    assert liveness.find_supervisor("another") is None
 
 
 def test_taking_back_and_putting_away_may_meet(place: Place) -> None:

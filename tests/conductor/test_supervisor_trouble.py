@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.conductor.runs import Place, agent, beaten, ended, running, shell, state, text
+from tests.conductor.runs import FEW_DESCRIPTORS, Place, agent, beaten, ended, running, shell, state, text
 from tests.support.patience import PATIENCE, eventually, stays
 
 from fairlead.base.identity import ProcessId, is_alive, start_of
@@ -152,16 +152,6 @@ def test_rights_that_an_agent_gave_away_are_taken_back(place: Place, mode: int) 
     eventually(lambda: os.stat(run_dir).st_mode & 0o777 == 0o700, "they stay away")
     (place.work / "go").touch()
     assert ended(run_dir, supervisor).status == "completed"
-
-
-#: A supervisor with so few descriptors that its agent's output finds none.
-FEW_DESCRIPTORS = """if True:
-    import resource
-    from fairlead.conductor.supervisor import main
-
-    resource.setrlimit(resource.RLIMIT_NOFILE, (10, 10))
-    main()
-"""
 
 
 def test_a_machine_without_room_is_no_fault_of_the_task(place: Place) -> None:

@@ -17,7 +17,7 @@ from fairlead.daemon import process as module
 from fairlead.daemon.dispatcher import SHOW_EVERY
 from fairlead.daemon.process import Daemon
 from fairlead.queue import service
-from fairlead.queue.claims import NOBODY_CAME
+from fairlead.queue.claims import MACHINE_TROUBLE, NOBODY_CAME
 from fairlead.queue.states import Status
 from fairlead.queue.task import Task
 from fairlead.watchdog.process import WatchdogProcess
@@ -256,6 +256,17 @@ def test_dispatch_until_empty_stays_until_all_is_done(home: Home) -> None:
     assert {home.task(one).status for one in ids} == {Status.COMPLETED}
     assert home.task(later).status is Status.QUEUED
     assert home.starts() == sorted(ids)
+
+
+def test_a_daemon_rests_when_a_supervisor_found_no_room(home: Home) -> None:
+    """Nothing is started for a moment: each try would take more of what there is too little of."""
+    daemon = make_daemon(home)
+    task = home.submit()
+    daemon._hear({f"{MACHINE_TROUBLE}: no space"})
+    daemon.dispatcher.run_once()
+    assert home.task(task).status is Status.QUEUED
+    assert home.log("no_room_to_start")[0]["error"].endswith("no space")
+    daemon.close()
 
 
 def test_a_spawner_that_sends_nobody_is_left_when_the_watchdog_says_so(home: Home) -> None:

@@ -17,6 +17,7 @@ from tests.watchdog.running import LONG, SilentLauncher, begin, gone_on, outcome
 
 from fairlead.base.identity import ProcessId, read_stat
 from fairlead.conductor import rundir, verdict
+from fairlead.conductor.liveness import find_supervisor
 from fairlead.conductor.meta import write_meta
 from fairlead.conductor.tree import marked
 from fairlead.queue.errors import StoreBusyError
@@ -148,6 +149,15 @@ def test_what_a_vanished_run_left_to_others_has_no_supervisor(home: Home) -> Non
     assert home.task(task).status is Status.LOST
     assert not marked("FAIRLEAD_TASK_ID", task)
     assert home.store.locks() == []
+
+
+def test_a_start_that_nobody_answers_for_is_not_recorded(home: Home) -> None:
+    """A run whose supervisor has just gone is left to the next look."""
+    task, watchdog = vanish(home, "true", "true")
+    [lock] = home.store.locks()
+    eventually(lambda: find_supervisor(lock.lock_id) is None, "it ends")
+    watchdog.runs._note_vanished(home.task(task), lock)
+    assert home.task(task).status is Status.CLAIMED
 
 
 def parent_of(process: ProcessId) -> int:

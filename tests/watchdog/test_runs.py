@@ -2,16 +2,19 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from tests.conductor.runs import FEW_DESCRIPTORS
 from tests.proof.evidence import Process
 from tests.proof.processes import is_alive, kill
 from tests.support.instance import NO_POLLS, Home
 from tests.support.patience import eventually
 from tests.watchdog.running import LONG, SilentLauncher, begin, outcome_of
 
-from fairlead.base.bell import is_heard
+from fairlead.base.bell import Listener, is_heard
 from fairlead.conductor import verdict
 from fairlead.conductor.launcher import ProcessLauncher
 from fairlead.conductor.meta import read_meta, write_meta
@@ -204,6 +207,30 @@ def test_a_claim_that_nobody_answers_is_given_back_as_often_as_it_takes(home: Ho
     home.configure()
     home.play(lambda: home.is_over(task), home.dispatcher(), home.watchdog())
     assert home.starts() == [task]
+
+
+class CrampedLauncher(ProcessLauncher):
+    """A launcher whose supervisors find no room to start an agent."""
+
+    def launch(self, run_dir: str) -> None:
+        """Look after the run with too few descriptors."""
+        subprocess.run([sys.executable, "-c", FEW_DESCRIPTORS, run_dir], check=True, timeout=60)
+
+
+def test_a_machine_without_room_is_no_fault_of_the_task(home: Home) -> None:
+    """It is queued again and not blamed for it, and the daemon is told to start nothing for a moment."""
+    home.configure(limits={"start_attempts": 1})
+    dispatcher, watchdog = home.dispatcher(CrampedLauncher(home.paths.error_log, home.paths.bells)), home.watchdog()
+    bell = Listener(home.paths.bells, "daemon")
+    task = home.submit(home.counted())
+    dispatcher.run_once()
+    home.play(lambda: home.task(task).status is Status.QUEUED, None, watchdog)
+    [attempt] = home.store.attempts(task)
+    assert attempt.error.startswith("the machine could not make room for its run: the agent could not be started")
+    assert attempt.error in bell.take()
+    bell.close()
+    home.play(lambda: home.is_over(task), home.dispatcher(), watchdog)
+    assert (home.task(task).status, home.starts()) == (Status.COMPLETED, [task])
 
 
 def test_a_claim_whose_supervisors_have_trouble_is_given_back_then_failed(home: Home) -> None:

@@ -66,11 +66,9 @@ def find_supervisor(lock_id: str) -> ProcessId | None:
 
 
 def _is_ours(pid: int) -> bool:
-    try:
-        with opened(f"/proc/{pid}/cmdline", os.O_RDONLY) as fd:
-            return os.fstat(fd).st_uid == os.geteuid() and _PROGRAMS in os.read(fd, 4096)
-    except OSError:
-        return False  # gone
+    with suppress(OSError), opened(f"/proc/{pid}/cmdline", os.O_RDONLY) as fd:
+        return os.fstat(fd).st_uid == os.geteuid() and _PROGRAMS in os.read(fd, 4096)
+    return False  # gone
 
 
 def _void_alone(run_dir: str) -> Void:

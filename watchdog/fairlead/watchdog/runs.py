@@ -290,11 +290,8 @@ class Runs:
 
 def _why_not_started(run_dir: str, lock: Lock) -> str:
     """Why a run came to nothing; a supervisor that could not start its agent has said so."""
-    try:
-        meta = read_meta(run_dir)
-    except CorruptMetaError:
-        meta = None
-    if meta is not None and meta.reason == NO_ROOM:
+    meta = read_meta(run_dir)
+    if meta.reason == NO_ROOM:
         return f"{MACHINE_TROUBLE}: {meta.error}"
     return why_not_started(lock.holder, came=os.path.lexists(os.path.join(run_dir, rundir.TRACE)))
 
