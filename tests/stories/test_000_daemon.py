@@ -160,6 +160,8 @@ def test_lock_file_corruption(home: Home) -> None:
     home.wait_status(task, Status.RUNNING)
     bob = f"bob-{os.getpid()}"  # his runs are looked for on the whole machine
     held, orphan = Path(home.locks_file("alice")), Path(home.locks_file(bob))
+    named = f'"acquired_by_pid": {home.supervisor_of(task).pid},'
+    eventually(lambda: named in held.with_suffix(".json").read_text("utf-8"), "the start is told beside the lock, too")
     for path in (held, held.with_suffix(".json"), orphan):
         path.write_text('{"user": ', encoding="utf-8")
     eventually(lambda: _is_json(held), "the mirror is made anew")
