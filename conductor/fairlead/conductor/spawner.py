@@ -27,7 +27,7 @@ IDLE = 1.0
 MOST_IDLE = 16
 
 
-class Supervisor:
+class Child:
     """A supervisor as its spawner knows it."""
 
     def __init__(self, pid: int, line: socket.socket, run_dir: bytes) -> None:
@@ -44,10 +44,10 @@ class Spawner:
     def __init__(self, requests: socket.socket, bells: str) -> None:
         self.requests: socket.socket | None = requests
         self.bells = bells
-        self.supervisors: dict[int, Supervisor] = {}
+        self.supervisors: dict[int, Child] = {}
         #: Those whose lines are open, by descriptor.
-        self.lines: dict[int, Supervisor] = {}
-        self.idle: list[Supervisor] = []
+        self.lines: dict[int, Child] = {}
+        self.idle: list[Child] = []
         self.has_children = False
         #: A supervisor was killed: what it had started comes to us.
         self.may_have_orphans = False
@@ -130,7 +130,7 @@ class Spawner:
         if pid == 0:
             ours.close()
             self._become_supervisor(theirs, run_dir)
-        supervisor = Supervisor(pid, ours, run_dir)
+        supervisor = Child(pid, ours, run_dir)
         self.supervisors[pid] = self.lines[ours.fileno()] = supervisor
         self.has_children = True
         self.poll.register(ours, select.POLLIN)
@@ -197,7 +197,7 @@ class Spawner:
         if deaths:
             self.tell_of_death()
 
-    def _ended(self) -> Iterator[tuple[Supervisor | None, int]]:
+    def _ended(self) -> Iterator[tuple[Child | None, int]]:
         """Every child that has ended, if it was a supervisor, and how it ended."""
         try:
             while (pid_and_status := os.waitpid(-1, os.WNOHANG)) != (0, 0):
