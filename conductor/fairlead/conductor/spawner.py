@@ -161,7 +161,7 @@ class Spawner:
             else:
                 self.hang_up(supervisor)
 
-    def _is_free(self, supervisor: Supervisor) -> bool:
+    def _is_free(self, supervisor: Child) -> bool:
         try:
             return bool(supervisor.line.recv(LONGEST_REQUEST))
         except ConnectionResetError:
@@ -173,7 +173,7 @@ class Spawner:
         while len(self.idle) > most:
             self.hang_up(self.idle[0])
 
-    def hang_up(self, supervisor: Supervisor) -> None:
+    def hang_up(self, supervisor: Child) -> None:
         """Have nothing more to do with a supervisor, but for its end."""
         self.poll.unregister(supervisor.line)
         del self.lines[supervisor.line.fileno()]
