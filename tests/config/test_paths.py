@@ -19,7 +19,8 @@ def test_one_directory_holds_everything() -> None:
     assert paths.config_folder == "/srv/queue/config.d"
     assert paths.store == "/srv/queue/queue.db"
     assert paths.bells == "/srv/queue/run/bells"
-    assert all(value.startswith("/srv/queue") for value in vars(paths).values())
+    assert paths.api == "/srv/queue/run/api.sock"
+    assert all(value.startswith("/srv/queue") for name, value in vars(paths).items() if name != "kind")
 
 
 def test_without_a_home_xdg_decides() -> None:
@@ -93,11 +94,48 @@ def test_the_run_directory_may_be_elsewhere() -> None:
     assert paths.single_lock("watchdog") == "/run/fairlead/watchdog.lock"
 
 
+def test_the_systems_instance_is_where_services_belong() -> None:
+    """Settings, state, spool, logs and sockets of the host's instance are where a system's services have them."""
+    paths = find_paths({"FAIRLEAD_INSTANCE": "system", "HOME": "/home/alice"})
+    assert paths.is_system
+    assert paths.config_file == "/etc/fairlead/config.yaml"
+    assert paths.store == "/var/lib/fairlead/queue.db"
+    assert paths.spool == "/var/spool/fairlead"
+    assert paths.log_file == "/var/log/fairlead/fairlead.log"
+    assert paths.api == "/run/fairlead/api.sock"
+    assert paths.intake == "/var/lib/fairlead/intake"
+    assert paths.spool not in paths.directories()
+
+
+def test_ones_own_instance_can_be_asked_for() -> None:
+    """FAIRLEAD_INSTANCE says which of both is meant; FAIRLEAD_HOME says it more exactly; other words are refused."""
+    assert find_paths({"FAIRLEAD_INSTANCE": "own", "HOME": "/home/alice"}).home == "/home/alice/.local/state/fairlead"
+    assert not find_paths({"FAIRLEAD_INSTANCE": "system", "FAIRLEAD_HOME": "/srv/queue"}).is_system
+    with pytest.raises(UsageError, match="must be own or system"):
+        find_paths({"FAIRLEAD_INSTANCE": "mine", "HOME": "/home/alice"})
+
+
+def test_an_instance_that_was_used_comes_before_the_systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing is said, it is one's own if that has a store, else the system's if that can be asked."""
+    socket = tmp_path / "api.sock"
+    monkeypatch.setattr("fairlead.config.paths.SYSTEM_RUN", str(tmp_path))
+    env = {"HOME": str(tmp_path)}
+    assert not find_paths(env).is_system
+    socket.touch()
+    assert find_paths(env).is_system
+    assert find_paths({"HOME": "nowhere"}).is_system
+    own = find_paths(env | {"FAIRLEAD_INSTANCE": "own"})
+    os.makedirs(own.home)
+    Path(own.store).touch()
+    assert not find_paths(env).is_system
+
+
 def test_every_directory_is_listed_after_its_parent() -> None:
     """They can be made in this order, and every file of an instance has its directory among them."""
     paths = Paths("/srv/queue")
     directories = paths.directories()
     for place, directory in enumerate(directories[1:], 1):
         assert os.path.dirname(directory) in directories[:place]
-    others = {key: value for key, value in vars(paths).items() if value not in directories and key != "config_folder"}
+    no_files = ("config_folder", "kind")
+    others = {key: value for key, value in vars(paths).items() if value not in directories and key not in no_files}
     assert {os.path.dirname(path) for path in others.values()} <= set(directories)

@@ -61,8 +61,8 @@ def test_the_error_lists_its_problems(instance: Instance) -> None:
         ("default_user: 7", "not starting with . or -); got 7; write it in quotes"),
         ("default_user: true", "got true; write it in quotes"),
         ("default_user: [alice]", "got a list"),
-        ("operators: alice", "operators: expected list of name (1 to 64"),
-        ("operators: [alice, 7]", "operators[1]: expected name (1 to 64"),
+        ("operators: alice", "operators: expected list of user, or group:NAME"),
+        ("operators: [alice, 7]", "operators[1]: expected user, or group:NAME"),
         ("operators: [alice, null]", "got null"),
         ("environment: [PATH, 1A]", "environment[1]: expected variable name (letters, digits, _); got '1A'"),
         ("agents: {x: {command: []}}", "agents.x.command: expected list of text, at least one; got a list"),
@@ -98,7 +98,7 @@ def test_a_wrong_value_is_refused(text: str, problem: str, instance: Instance) -
 
 def test_each_item_of_a_list_has_its_line(instance: Instance) -> None:
     """Where a list is written over several lines, the item's own line is told."""
-    name = "expected name (1 to 64 letters, digits, _ . -, not starting with . or -)"
+    name = "expected user, or group:NAME"
     assert instance.problems_of("operators:\n  - alice\n  - -bob\n  - 7\n") == [
         f"config.yaml:3: operators[1]: {name}; got '-bob'",
         f"config.yaml:4: operators[2]: {name}; got 7; write it in quotes",

@@ -17,6 +17,7 @@ _INTRO = """\
 _SAMPLES = {
     "command": '[my-agent, --prompt-file, "{prompt_file}"]',
     "path": "~/src/website",
+    "members": "[alice, group:web]",
     "agent": "claude",
     "priority": "medium",
     "owner": "alice",

@@ -5,31 +5,64 @@ Paths do not depend on the configuration file, so that the short commands need n
 
 import os
 from collections.abc import Mapping
+from enum import StrEnum
 
 from fairlead.base.errors import UsageError
+
+#: Where the sockets of the system's instance are.
+SYSTEM_RUN = "/run/fairlead"
+
+
+class Kind(StrEnum):
+    """Whose instance it is."""
+
+    #: One account's; users are labels.
+    OWN = "own"
+    #: The host's, under systemd: users are the system's users, and distrust each other.
+    SYSTEM = "system"
 
 
 class Paths:
     """The directories and files of one instance."""
 
-    def __init__(self, home: str, config_file: str | None = None, run: str | None = None) -> None:
+    def __init__(
+        self,
+        home: str,
+        config_file: str | None = None,
+        run: str | None = None,
+        *,
+        spool: str | None = None,
+        logs: str | None = None,
+        kind: Kind = Kind.OWN,
+    ) -> None:
+        self.kind = kind
         self.home = os.path.abspath(home)
         self.config_file = os.path.abspath(config_file or self._under("config.yaml"))
         self.config_folder = os.path.join(os.path.dirname(self.config_file), "config.d")
-        self.spool = self._under("spool")
-        self.intake = self._under("spool", ".intake")
-        self.rejected = self._under("spool", "rejected")
+        #: Where files are dropped; of the system's instance, where each user has a directory for that.
+        self.spool = spool or self._under("spool")
+        self.intake = self._under("intake") if self.is_system else self._under("spool", ".intake")
+        self.rejected = self._under("rejected") if self.is_system else self._under("spool", "rejected")
         self.accepted = self._under("accepted")
         self.store = self._under("queue.db")
         self.locks = self._under("locks")
         self.conductor = self._under("conductor")
         self.archive = self._under("archive")
-        self.logs = self._under("logs")
-        self.log_file = self._under("logs", "fairlead.log")
-        self.error_log = self._under("logs", "spawner.err")
+        self.logs = logs or self._under("logs")
+        self.log_file = os.path.join(self.logs, "fairlead.log")
+        self.error_log = os.path.join(self.logs, "spawner.err")
         self.capacity = self._under("capacity.json")
         self.run = run or self._under("run")
         self.bells = os.path.join(self.run, "bells")
+        #: Where everybody may ask for what he is entitled to.
+        self.api = os.path.join(self.run, "api.sock")
+        #: Where the services ask for what only root can do.
+        self.porter = os.path.join(self.run, "porter.sock")
+
+    @property
+    def is_system(self) -> bool:
+        """Whether this is the host's instance, whose users distrust each other."""
+        return self.kind is Kind.SYSTEM
 
     def single_lock(self, service: str) -> str:
         """The file by which there is one daemon, and one watchdog, for an instance."""
@@ -39,8 +72,8 @@ class Paths:
         return os.path.join(self.home, *parts)
 
     def directories(self) -> tuple[str, ...]:
-        """Every directory an instance needs."""
-        return (
+        """Every directory an instance needs, and that its services may make."""
+        places = (
             self.home,
             self.spool,
             self.intake,
@@ -53,14 +86,49 @@ class Paths:
             self.run,
             self.bells,
         )
+        return tuple(place for place in places if place != self.spool or not self.is_system)
 
 
 def find_paths(environ: Mapping[str, str] | None = None) -> Paths:
-    """The instance that this environment means: FAIRLEAD_HOME, or XDG's directories."""
+    """The instance that this environment means.
+
+    FAIRLEAD_HOME names one. FAIRLEAD_INSTANCE says whether it is one's own, in XDG's directories, or the system's;
+    where nothing is said it is one's own if that was ever used, else the system's if there is one.
+    """
     env = os.environ if environ is None else environ
     config_file = env.get("FAIRLEAD_CONFIG") or None
     if home := env.get("FAIRLEAD_HOME"):
         return Paths(home, config_file)
+    wanted = env.get("FAIRLEAD_INSTANCE") or ""
+    if wanted not in ("", *Kind):
+        raise UsageError(f"FAIRLEAD_INSTANCE is {wanted!r}: it must be {' or '.join(Kind)}.")
+    system = system_paths(config_file)
+    if wanted == Kind.SYSTEM:
+        return system
+    try:
+        own = _own_paths(env, config_file)
+    except UsageError:
+        if wanted or not os.path.lexists(system.api):
+            raise
+        return system
+    if wanted or os.path.exists(own.store) or not os.path.lexists(system.api):
+        return own
+    return system
+
+
+def system_paths(config_file: str | None = None) -> Paths:
+    """The host's instance."""
+    return Paths(
+        "/var/lib/fairlead",
+        config_file or "/etc/fairlead/config.yaml",
+        SYSTEM_RUN,
+        spool="/var/spool/fairlead",
+        logs="/var/log/fairlead",
+        kind=Kind.SYSTEM,
+    )
+
+
+def _own_paths(env: Mapping[str, str], config_file: str | None) -> Paths:
     state = _xdg(env, "XDG_STATE_HOME", ".local/state")
     return Paths(state, config_file or os.path.join(_xdg(env, "XDG_CONFIG_HOME", ".config"), "config.yaml"))
 

@@ -40,6 +40,14 @@ Name = Annotated[
     str,
     Meta(pattern=_NAME, extra={"noun": "name (1 to 64 letters, digits, _ . -, not starting with . or -)"}),
 ]
+#: A user, or all members of a group.
+Principal = Annotated[
+    str,
+    Meta(
+        pattern=r"^(group:)?[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}(?!\n)$",
+        extra={"noun": "user, or group:NAME"},
+    ),
+]
 Variable = Annotated[str, Meta(pattern=_VARIABLE, extra={"noun": "variable name (letters, digits, _)"})]
 #: No program can be given a NUL, neither as argument nor in its environment.
 Text = Annotated[str, Meta(pattern=r"^[^\x00]*$", extra={"noun": "text"})]
@@ -124,6 +132,13 @@ class Project(Section, frozen=True):
         Name | None,
         Meta(description="The user that tasks of this project belong to unless they say otherwise."),
     ] = None
+    members: Annotated[
+        tuple[Principal, ...] | None,
+        Meta(
+            description="In the system's instance: users, or group:NAME, who may use this project and see all of its"
+            " tasks. Absent: everybody may use it, and sees his own tasks."
+        ),
+    ] = None
     agent: Annotated[Name | None, Meta(description="The agent for tasks that name none.")] = None
     priority: Annotated[Priority | None, Meta(description="The priority for tasks that name none.")] = None
     timeout: Annotated[
@@ -198,6 +213,15 @@ class Log(Section, frozen=True):
     keep: Annotated[Count, Meta(description="Log files that were set aside and are kept; older ones are removed.")] = 5
 
 
+class Users(Section, frozen=True):
+    """Who may use the system's instance. One's own instance knows users as labels, and does not look at this."""
+
+    allow: Annotated[
+        tuple[Principal, ...],
+        Meta(description="Users, or group:NAME, who get a spool directory and may submit; agents never run as root."),
+    ] = ("group:fairlead",)
+
+
 class Config(Section, frozen=True):
     """All settings of one instance."""
 
@@ -209,7 +233,25 @@ class Config(Section, frozen=True):
     default_user: Annotated[
         Name | None, Meta(description="The user of tasks that name none; absent: the file's owner.")
     ] = None
-    operators: Annotated[tuple[Name, ...], Meta(description="Users whose critical tasks go before everybody's.")] = ()
+    operators: Annotated[
+        tuple[Principal, ...],
+        Meta(
+            description="Users, or group:NAME, whose critical tasks go before everybody's. In the system's instance"
+            " they may also pause, cancel and reorder anybody's tasks and release locks."
+        ),
+    ] = ()
+    admins: Annotated[
+        tuple[Principal, ...],
+        Meta(description="In the system's instance: users, or group:NAME, who may do and see all. Root always may."),
+    ] = ()
+    users: Users = Users()
+    launcher: Annotated[
+        Literal["auto", "process", "systemd"],
+        Meta(
+            description="How agents are started: each in a unit of its own by systemd, or as child processes; auto"
+            " takes systemd where it may."
+        ),
+    ] = "auto"
     agents: Annotated[dict[Name, Agent], Meta(description="Named command templates.")] = field(default_factory=dict)
     projects: Annotated[dict[Name, Project], Meta(description="Named trees.")] = field(default_factory=dict)
     environment: Annotated[
