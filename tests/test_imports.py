@@ -9,7 +9,7 @@ MAY_IMPORT = {
     "base": set(),
     "config": {"base"},
     "queue": {"base", "config"},
-    "conductor": {"base", "config", "queue"},
+    "conductor": {"base", "config", "queue", "systemd"},
     "daemon": {"base", "config", "queue", "conductor", "systemd"},
     "watchdog": {"base", "config", "queue", "conductor", "systemd"},
     "systemd": {"base", "config"},

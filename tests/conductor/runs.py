@@ -18,7 +18,8 @@ from fairlead.base.clock import SystemClock
 from fairlead.base.identity import ProcessId, boot_id, host, is_alive
 from fairlead.conductor import rundir, tree
 from fairlead.conductor.meta import CorruptMetaError, Meta, read_meta
-from fairlead.conductor.orders import MARKER, Launch
+from fairlead.conductor.orders import MARKER, InUnit, Launch
+from fairlead.systemd.unit import unit_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,6 +31,9 @@ FEW_DESCRIPTORS = """if True:
     resource.setrlimit(resource.RLIMIT_NOFILE, (10, 10))
     main()
 """
+
+#: Which manager starts the agents, if they are to be in units: these tests are tried so in a booted systemd.
+UNITS = os.environ.get("FAIRLEAD_TEST_UNITS", "")
 
 _OPEN = ("claimed", "running")
 
@@ -105,8 +109,13 @@ class Place:
             artifacts_max=1000,
             bells=str(self.bells),
             task={},
+            unit=self._unit(lock_id) if UNITS else None,
         )
         return msgspec.structs.replace(orders, **changes)
+
+    def _unit(self, lock_id: str) -> InUnit:
+        name = unit_of(lock_id, 1)
+        return InUnit(name=name, description="a run of the tests", by=UNITS)
 
     def supervise(self, run_dir: str, **options: Any) -> subprocess.Popen[bytes]:  # noqa: ANN401 - Popen's
         """Start a supervisor for that run, as a process of its own."""

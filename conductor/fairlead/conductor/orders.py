@@ -21,6 +21,19 @@ MARKER = "FAIRLEAD_LOCK_ID"
 TASK_MARKER = "FAIRLEAD_TASK_ID"
 
 
+class InUnit(Struct, kw_only=True, frozen=True):
+    """Where an agent runs that is not to be a child of its supervisor: in a unit of systemd."""
+
+    name: str
+    description: str
+    #: Who starts it: `system`, `user`, or a porter by the path of his socket.
+    by: str
+    #: Whom it runs as; none: whom the one who starts it runs as.
+    user: str | None = None
+    #: What it may use and reach, by the keys of a `sandbox` section.
+    sandbox: dict[str, Any] = {}
+
+
 class Launch(Struct, kw_only=True, frozen=True):
     """How to start an agent, and the limits to hold it to."""
 
@@ -39,6 +52,7 @@ class Launch(Struct, kw_only=True, frozen=True):
     bells: str
     #: The task for the agent to read.
     task: dict[str, Any]
+    unit: InUnit | None = None
 
 
 _decode = msgspec.json.Decoder(Launch).decode

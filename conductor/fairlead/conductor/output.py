@@ -42,6 +42,10 @@ class Output:
         finally:
             os.close(writer)
 
+    def __contains__(self, fd: int) -> bool:
+        """Whether this is one of the pipes."""
+        return fd in self._logs
+
     def collect(self, fd: int) -> bool:
         """Move what the agent wrote into its log; False if there is nothing now."""
         try:

@@ -15,8 +15,9 @@ from fairlead.base.clock import Clock, iso
 from fairlead.base.errors import FairleadError, is_machine_trouble
 from fairlead.base.files import opened, read_plain, sync_directory
 from fairlead.base.identity import this_process
-from fairlead.conductor import orders, rundir, tree
-from fairlead.conductor.artifacts import find_artifacts
+from fairlead.conductor import rundir
+from fairlead.conductor.agent import OUT_OF_MEMORY, Agent, Child, End
+from fairlead.conductor.dropoff import DropOff, OwnDropOff
 from fairlead.conductor.meta import (
     NO_ROOM,
     VOID,
@@ -28,10 +29,10 @@ from fairlead.conductor.meta import (
     write_meta,
 )
 from fairlead.conductor.orders import Launch
-from fairlead.conductor.output import STDERR, STDOUT, Output, last_words, read_tail
+from fairlead.conductor.output import STDERR, STDOUT, Output, last_words
 from fairlead.conductor.place import Place
 from fairlead.conductor.prctl import lay_down, take_up
-from fairlead.conductor.results import UnusableResultError, cost_of, read_result
+from fairlead.conductor.results import UnusableResultError, cost_of
 from fairlead.queue.states import Status
 
 #: What the agent leaves behind is asked to go, then made to, after at most this long.
@@ -46,10 +47,6 @@ SHORT = 0.02
 BRIEF = 1.0
 #: The longest sleep, whatever the settings say: the kernel counts milliseconds in 32 bits.
 LONGEST_WAIT = 3600.0
-_PROGRESS = 500
-
-#: The agent gets every signal as a program should, whatever Python, we, or who started the daemon have set.
-_CATCHABLE = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 
 
 class Run:
@@ -67,8 +64,10 @@ class Run:
         self.no_other = no_other
         self.poll = select.poll()
         self.output = Output(run_dir, launch.output_bytes, self.poll)
-        self.agent: int | None = None
-        self.agent_status: int | None = None
+        self.agent = agent_for(launch, run_dir, self.poll)
+        #: The agent has been started.
+        self.has_agent = False
+        self.drop_off: DropOff = OwnDropOff(run_dir, launch)
         #: Why the run is being ended from outside: timeout, cancelled, interrupted.
         self.stopping: tuple[str, str] | None = None
         self.next_beat = 0.0
@@ -120,24 +119,16 @@ class Run:
         rundir.announce(self.dir, self.meta)
 
     def start_agent(self) -> None:
-        """Start the agent in its own session, with pipes for its output."""
+        """Start the agent, with pipes for its output."""
         launch = self.launch
-        os.chdir(launch.cwd)
         with (
             opened(launch.stdin or os.devnull, os.O_RDONLY) as stdin,
             self.output.into(STDOUT) as out,
             self.output.into(STDERR) as err,
         ):
-            self.agent = os.posix_spawn(
-                launch.argv[0],
-                launch.argv,
-                launch.env,
-                file_actions=[(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate((stdin, out, err))],
-                setsid=True,
-                setsigmask=[],
-                setsigdef=_CATCHABLE,
-            )
-        self.meta.pid = self.agent
+            self.agent.start(launch, (stdin, out, err))
+        self.has_agent = True
+        self.meta.pid = self.agent.pid
         now = self.clock.boot()
         self.deadline = now + launch.timeout if launch.timeout else math.inf
         self.next_beat = now + min(FIRST_BEAT, launch.heartbeat)
@@ -167,17 +158,10 @@ class Run:
             self.wait(now)
 
     def reap(self) -> bool:
-        """Collect ended processes; True once there are no children at all: the tree is empty."""
-        try:
-            while True:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-                if pid == 0:
-                    break
-                if pid == self.agent and self.agent_status is None:  # else a successor with its pid
-                    self.agent_status = status
-        except ChildProcessError:
+        """Take note of what has ended; True once nothing of the run is left."""
+        if self.agent.look():
             return True
-        if self.agent_status is not None and self.kill_at == math.inf:
+        if self.agent.end is not None and self.kill_at == math.inf:
             self.ask_to_end(min(self.launch.grace, SWEEP_GRACE), signal.SIGTERM)
         return False
 
@@ -198,12 +182,12 @@ class Run:
             self.stop("timeout", f"still running after {self.launch.timeout:g} s, its time limit")
         if now >= self.kill_at:
             # Again and again: each death wakes us, and whoever was born since the last look is among the next.
-            tree.send(tree.below(os.getpid()), signal.SIGKILL)
+            self.agent.send(signal.SIGKILL)
 
     @property
     def is_over(self) -> bool:
         """Whether it is settled how the run ends: by its agent's own end, or by a stop that has begun."""
-        return self.agent_status is not None or self.stopping is not None
+        return self.agent.end is not None or self.stopping is not None
 
     def stop(self, reason: str, sentence: str) -> None:
         """Begin to end the run from outside."""
@@ -212,7 +196,7 @@ class Run:
 
     def ask_to_end(self, grace: float, number: int) -> None:
         """Signal everything of the run, and set the time after which it is killed."""
-        tree.send(tree.below(os.getpid()), number)
+        self.agent.send(number)
         self.kill_at = min(self.kill_at, self.clock.boot() + grace)
 
     def tell_start(self, now: float) -> None:
@@ -252,21 +236,16 @@ class Run:
             return
         meta = self.meta
         meta.heartbeat = Heartbeat(meta.heartbeat.seq + 1, iso(self.clock.wall_ms()) or "")
-        meta.processes = tree.below(os.getpid())
-        meta.progress = self.read_progress()
+        meta.processes = self.agent.processes()
+        meta.progress = self.drop_off.progress()
         try:
             write_meta(self.dir, meta, synced=False)
         except OSError:
             self.place.show_life()
 
-    def read_progress(self) -> str:
-        """The last line of what the agent says about its progress."""
-        text = read_tail(os.path.join(self.dir, orders.PROGRESS), _PROGRESS).decode("utf-8", "replace").strip()
-        return text.rsplit("\n", 1)[-1]
-
     def wait(self, now: float) -> None:
         """Sleep until output, a signal, or the next thing to do."""
-        if now >= self.kill_at:
+        if now >= self.kill_at or self.agent.needs_looks:
             pause = SWEEP_PAUSE
         else:
             deadline = math.inf if self.is_over else self.deadline
@@ -275,7 +254,7 @@ class Run:
         for fd, _ in self.poll.poll(math.ceil(pause * 1000)):
             if fd == self.wakeup:
                 os.read(fd, 4096)
-            else:
+            elif fd in self.output:
                 self.output.collect(fd)
 
     # ------------------------------------------------------------------ the end
@@ -284,7 +263,7 @@ class Run:
     def is_brief(self) -> bool:
         """Whether its agent has gone its own way, and so shortly that nobody can mean to kill its supervisor for it."""
         took = self.clock.boot() - self.meta.claimed_boot
-        return self.agent is not None and self.stopping is None and took < min(BRIEF, self.launch.heartbeat)
+        return self.has_agent and self.stopping is None and took < min(BRIEF, self.launch.heartbeat)
 
     def leave(self) -> None:
         """Let go of everything of this run."""
@@ -293,33 +272,40 @@ class Run:
         for fd in (self.wakeup, self.wakeup_writer):
             os.close(fd)
         self.place.leave()
-        os.chdir("/")
+        self.agent.leave()
 
     def conclude(self) -> None:
         """Everything of the run has ended: say how."""
         self.output.drain()
-        if self.agent_status is None:
-            raise AssertionError("the tree is empty and the agent was not seen to end")
-        code = os.waitstatus_to_exitcode(self.agent_status)
-        self.meta.exit_code = code if code >= 0 else None
-        self.meta.signal = _signal_name(-code) if code < 0 else None
-        self.meta.artifacts = find_artifacts(self.launch.cwd, self.launch.artifacts, self.launch.artifacts_max)
+        if self.agent.end is None:
+            raise AssertionError("nothing of the run is left and the agent was not seen to end")
+        end = self.agent.end
+        self.meta.exit_code = end.code
+        self.meta.signal = _signal_name(end.signal) if end.signal is not None else None
+        self.meta.artifacts = self.drop_off.artifacts()
         problem = self.take_result()
         if self.stopping:
             reason, sentence = self.stopping
             status = Status.CANCELLED if reason == "cancelled" else Status.FAILED
             self.end(status, reason, error=sentence)
-        elif code == 0:
+        elif end.code == 0 and not end.cause:
             self.end(Status.COMPLETED, "exit", error=problem)
-        elif code > 0:
-            self.end(Status.FAILED, "exit", error=f"the agent ended with exit code {code}")
         else:
-            self.end(Status.FAILED, "signal", error=f"the agent was ended by {self.meta.signal}")
+            reason, sentence = self.failure(end)
+            self.end(Status.FAILED, reason, error=sentence)
+
+    def failure(self, end: End) -> tuple[str, str]:
+        """A word and a sentence for the end of an agent that was not asked to stop."""
+        if end.cause:
+            return "oom" if end.cause == OUT_OF_MEMORY else "stopped", end.cause
+        if end.code is not None:
+            return "exit", f"the agent ended with exit code {end.code}"
+        return "signal", f"the agent was ended by {self.meta.signal}"
 
     def take_result(self) -> str:
         """Read the agent's result file; returns a sentence if there is one that cannot be used."""
         try:
-            self.meta.result = read_result(os.path.join(self.dir, orders.RESULT), self.launch.result_bytes)
+            self.meta.result = self.drop_off.result()
         except FileNotFoundError:
             return ""
         except UnusableResultError as error:
@@ -337,12 +323,21 @@ class Run:
         meta.finished_at = self.clock.wall_ms()
         meta.held = self.clock.boot() - meta.claimed_boot
         meta.processes = []
-        meta.progress = self.read_progress()
+        meta.progress = self.drop_off.progress()
         if status is not Status.COMPLETED:
             meta.log_tail = last_words(self.dir)
         self.place.persist(lambda: write_meta(self.dir, meta, synced=True))
         self.tell("ended")
         self.place.persist(lambda: sync_directory(self.dir))
+
+
+def agent_for(launch: Launch, run_dir: str, poll: "select.poll") -> Agent:
+    """The agent as the orders want it: a child process, or in a unit of its own."""
+    if launch.unit is None:
+        return Child()
+    from fairlead.conductor.in_unit import UnitAgent, units_by  # noqa: PLC0415 - supervisors of children stay small
+
+    return UnitAgent(units_by(launch.unit.by, run_dir), launch.unit, poll)
 
 
 def read_cancel(run_dir: str) -> str | None:

@@ -1,0 +1,240 @@
+"""Transient units, by asking systemd itself: how an order becomes a unit, and what is read back of one."""
+
+import os
+import signal
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from fairlead.base.files import remove, write_all
+from fairlead.systemd.bus import Manager, ManagerError
+from fairlead.systemd.unit import (
+    PREFIX,
+    SLICE,
+    NoManagerError,
+    NotStartedError,
+    Order,
+    Started,
+    State,
+    UnitExistsError,
+)
+
+_MICROSECONDS = 1_000_000
+#: What a stop of the whole unit leaves between asking and killing; its supervisor has asked long before.
+_STOP_WITHIN = 2.0
+#: A fence is a unit that does nothing, and is still there.
+_FENCE = ("/bin/true",)
+_NOT_LOADED = ("NoSuchUnit", "NoSuchProcess")
+#: What systemd adds to every environment on its own, and agents have no use for.
+_ADDED = (
+    "MANAGERPID",
+    "SYSTEMD_EXEC_PID",
+    "NOTIFY_SOCKET",
+    "JOURNAL_STREAM",
+    "INVOCATION_ID",
+    "MEMORY_PRESSURE_WATCH",
+    "MEMORY_PRESSURE_WRITE",
+)
+
+Property = tuple[str, tuple[str, Any]]
+T = TypeVar("T")
+
+
+class TransientUnits:
+    """Units of the system's manager or of the user's; a lost connection is made anew with the next request."""
+
+    def __init__(self, which: str, folder: str) -> None:
+        self._which = which
+        #: Where environments lie until systemd has read them: nobody else may enter it.
+        self._folder = folder
+        self._manager: Manager | None = None
+
+    # ------------------------------------------------------------------ starting
+
+    def start(self, order: Order, stdio: tuple[int, int, int]) -> Started:
+        """Start a unit with these as standard input, output and error; returns once its program runs."""
+        environment = self._put_environment(order)
+        try:
+            self._start(order, [*_properties(order), *_streams(stdio), *self._variables(order, environment)])
+        finally:
+            remove(environment)
+        state = self.state(order.name)
+        return Started(pid=state.pid, cgroup=state.cgroup)
+
+    def _start(self, order: Order, properties: list[Property]) -> None:
+        result = self._run_job("StartTransientUnit", "ssa(sv)a(sa(sv))", (order.name, "fail", properties, []))
+        if result != "done":
+            status = self.state(order.name).status
+            self.forget(order.name)
+            raise NotStartedError(status)
+
+    def _put_environment(self, order: Order) -> str:
+        """The environment as a file: properties of units can be read by everybody on the host."""
+        path = os.path.join(self._folder, f"{order.name}.env")
+        fd = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            write_all(fd, "".join(f"{name}={_quoted(value)}\n" for name, value in order.env.items()).encode())
+        finally:
+            os.close(fd)
+        return path
+
+    def _variables(self, order: Order, path: str) -> list[Property]:
+        """The order's own variables, and none of those that the manager would add."""
+        inherited = self._retry(lambda manager: manager.environment())
+        return [
+            ("EnvironmentFiles", ("a(sb)", [(path, False)])),
+            ("UnsetEnvironment", ("as", sorted({*inherited, *_ADDED} - set(order.env)))),
+        ]
+
+    # ------------------------------------------------------------------ looking and ending
+
+    def state(self, name: str) -> State:
+        """What is known of a unit."""
+        return self._retry(lambda manager: _state(manager, name))
+
+    def signal(self, name: str, number: int) -> None:
+        """Send a signal to every process of a unit; nothing if there is none."""
+        self._unless_gone("KillUnit", "ssi", (name, "all", number))
+
+    def forget(self, name: str) -> None:
+        """End what is left of a unit, and let systemd forget it."""
+        self.signal(name, signal.SIGKILL)
+        try:
+            self._run_job("StopUnit", "ss", (name, "replace"))
+        except ManagerError as error:
+            if error.name not in _NOT_LOADED:
+                raise
+        self._unless_gone("ResetFailedUnit", "s", (name,))
+
+    def fence(self, name: str) -> bool:
+        """See to it that no unit of that name is started from now on; False if there is one."""
+        properties = _described(f"{name} is not to be started") + _program(_FENCE)
+        properties += [("Type", ("s", "oneshot")), ("RemainAfterExit", ("b", True))]
+        try:
+            self._run_job("StartTransientUnit", "ssa(sv)a(sa(sv))", (name, "fail", properties, []))
+        except UnitExistsError:
+            return False
+        return True
+
+    def names(self) -> list[str]:
+        """All units of agents, fences among them."""
+        asked: tuple[list[str], list[str]] = ([], [f"{PREFIX}*"])
+        (rows,) = self._retry(lambda manager: manager.call("ListUnitsByPatterns", "asas", asked))
+        return [row[0] for row in rows if row[2] != "not-found"]
+
+    def close(self) -> None:
+        """Let go; units go on."""
+        if self._manager is not None:
+            self._manager.close()
+        self._manager = None
+
+    # ------------------------------------------------------------------ asking
+
+    def _unless_gone(self, member: str, signature: str, body: tuple[Any, ...]) -> None:
+        try:
+            self._retry(lambda manager: manager.call(member, signature, body))
+        except ManagerError as error:
+            if error.name not in _NOT_LOADED:
+                raise
+
+    def _run_job(self, member: str, signature: str, body: tuple[Any, ...]) -> str:
+        """Have a job done. It is not asked for twice: the first request may have been heard."""
+        try:
+            return self._connected().run_job(member, signature, body)
+        except NoManagerError:
+            self.close()
+            raise
+        except ManagerError as error:
+            if error.name == "UnitExists":
+                raise UnitExistsError(str(error)) from error
+            raise
+
+    def _retry(self, ask: Callable[[Manager], T]) -> T:
+        """Ask what may be asked twice: a connection may have been lost while nobody used it."""
+        try:
+            return ask(self._connected())
+        except NoManagerError:
+            self.close()
+            return ask(self._connected())
+
+    def _connected(self) -> Manager:
+        self._manager = self._manager or Manager(self._which)
+        return self._manager
+
+
+def _state(manager: Manager, name: str) -> State:
+    try:
+        (path,) = manager.call("GetUnit", "s", (name,))
+        active, sub = manager.properties(path, "Unit", "ActiveState", "SubState")
+        result, code, status, pid, cgroup = manager.properties(
+            path, "Service", "Result", "ExecMainCode", "ExecMainStatus", "MainPID", "ControlGroup"
+        )
+    except ManagerError as error:
+        if error.name in (*_NOT_LOADED, "UnknownObject"):
+            return State()
+        raise
+    return State(active=active, sub=sub, result=result, code=code, status=status, pid=pid, cgroup=cgroup)
+
+
+# ---------------------------------------------------------------------- what a unit is made of
+
+
+def _properties(order: Order) -> list[Property]:
+    properties = _described(order.description) + _program(order.argv)
+    properties += [
+        ("Type", ("s", "exec")),
+        # Its end stays readable until it is forgotten, whoever is there to read it.
+        ("RemainAfterExit", ("b", True)),
+        ("WorkingDirectory", ("s", order.cwd)),
+        ("TimeoutStopUSec", ("t", int(_STOP_WITHIN * _MICROSECONDS))),
+        ("KillMode", ("s", "control-group")),
+        ("OOMPolicy", ("s", "kill")),
+        ("IgnoreSIGPIPE", ("b", False)),
+    ]
+    if order.user is not None:
+        properties.append(("User", ("s", order.user)))
+    if order.most:
+        properties.append(("RuntimeMaxUSec", ("t", int(order.most * _MICROSECONDS))))
+    return properties + [_SANDBOX[key](value) for key, value in order.sandbox.items()]
+
+
+def _described(text: str) -> list[Property]:
+    return [("Description", ("s", text)), ("Slice", ("s", SLICE))]
+
+
+def _program(argv: tuple[str, ...]) -> list[Property]:
+    # Without that flag systemd would replace $NAME in the arguments.
+    return [("ExecStartEx", ("a(sasas)", [(argv[0], list(argv), ["no-env-expand"])]))]
+
+
+def _streams(stdio: tuple[int, int, int]) -> list[Property]:
+    names = ("StandardInputFileDescriptor", "StandardOutputFileDescriptor", "StandardErrorFileDescriptor")
+    return [(name, ("h", fd)) for name, fd in zip(names, stdio, strict=True)]
+
+
+def _quoted(value: str) -> str:
+    """A value as systemd reads it from a file: in double quotes, with what has a meaning there escaped."""
+    for special in ("\\", '"', "`", "$"):
+        value = value.replace(special, f"\\{special}")
+    return f'"{value}"'
+
+
+def _plain(name: str, kind: str) -> Callable[[Any], Property]:
+    return lambda value: (name, (kind, value))
+
+
+#: How each key of a `sandbox` section is said to systemd.
+_SANDBOX: dict[str, Callable[[Any], Property]] = {
+    "memory_max": _plain("MemoryMax", "t"),
+    "memory_high": _plain("MemoryHigh", "t"),
+    "tasks_max": _plain("TasksMax", "t"),
+    "io_weight": _plain("IOWeight", "t"),
+    "cpu_weight": _plain("CPUWeight", "t"),
+    "cpu_quota": lambda share: ("CPUQuotaPerSecUSec", ("t", int(share * _MICROSECONDS))),
+    "protect_system": _plain("ProtectSystem", "s"),
+    "protect_home": _plain("ProtectHome", "s"),
+    "read_write_paths": _plain("ReadWritePaths", "as"),
+    "private_tmp": _plain("PrivateTmp", "b"),
+    "no_new_privileges": _plain("NoNewPrivileges", "b"),
+    "network": lambda wanted: ("PrivateNetwork", ("b", not wanted)),
+    "umask": _plain("UMask", "u"),
+}

@@ -1,0 +1,181 @@
+"""Transient units of agents: what is asked for, what is known of one, and who can be asked.
+
+Light, because every supervisor loads it; `transient` speaks to systemd itself.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from msgspec import Struct, field
+
+from fairlead.base.errors import FairleadError, RefusedError, UnavailableError
+from fairlead.base.files import opened
+from fairlead.base.identity import ProcessId
+from fairlead.base.ids import is_id
+
+PREFIX = "fairlead-run-"
+_SUFFIX = ".service"
+#: All agents of a host, or of a user's manager, are in this slice.
+SLICE = "fairlead.slice"
+#: systemd's own exit statuses of a process that did not come as far as its program: from 200 on.
+_CHDIR, _EXEC = 200, 203
+
+
+class UnitExistsError(RefusedError):
+    """There is a unit of that name already."""
+
+
+class NoManagerError(UnavailableError):
+    """systemd cannot be asked now."""
+
+
+class NotStartedError(FairleadError):
+    """The unit's program did not start: where systemd gave up, by its exit status."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+        super().__init__(f"systemd could not start it (exit status {status})")
+
+    @property
+    def is_without_directory(self) -> bool:
+        """Whether the working directory could not be entered."""
+        return self.status == _CHDIR
+
+    @property
+    def is_without_program(self) -> bool:
+        """Whether the program could not be executed."""
+        return self.status == _EXEC
+
+
+class Order(Struct, frozen=True, kw_only=True):
+    """A unit that is to be started."""
+
+    name: str
+    description: str
+    argv: tuple[str, ...]
+    cwd: str
+    env: dict[str, str]
+    #: Whom it runs as; none: whom the manager runs as.
+    user: str | None = None
+    #: Seconds after which systemd ends it, whatever happens to its supervisor; 0: never.
+    most: float = 0.0
+    #: The keys of a `sandbox` section with their values.
+    sandbox: dict[str, Any] = field(default_factory=dict)
+
+
+class Started(Struct, frozen=True, kw_only=True):
+    """A unit that has just been started."""
+
+    #: Its first process; 0 if that has ended already.
+    pid: int
+    #: Its path in the hierarchy of control groups.
+    cgroup: str
+
+
+class State(Struct, frozen=True, kw_only=True):
+    """What systemd knows of a unit; of one that it does not know, nothing is active."""
+
+    active: str = "inactive"
+    sub: str = "dead"
+    result: str = "success"
+    #: How its first process ended, as in siginfo: 1 exited, 2 killed, 3 dumped; 0: it runs.
+    code: int = 0
+    #: With what exit status, or by which signal.
+    status: int = 0
+    pid: int = 0
+    cgroup: str = ""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its first process has ended."""
+        return self.code != 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of it is alive: systemd has seen its control group empty."""
+        return self.active in ("inactive", "failed")
+
+    @property
+    def is_out_of_memory(self) -> bool:
+        """Whether the kernel ended it for want of memory."""
+        return self.result == "oom-kill"
+
+
+class Units(Protocol):
+    """Whoever starts and ends units: systemd itself, or a porter who may ask it."""
+
+    def start(self, order: Order, stdio: tuple[int, int, int]) -> Started:
+        """Start a unit with these as standard input, output and error; returns once its program runs.
+
+        Raises UnitExistsError, NotStartedError or NoManagerError.
+        """
+
+    def state(self, name: str) -> State:
+        """What is known of a unit."""
+
+    def signal(self, name: str, number: int) -> None:
+        """Send a signal to every process of a unit; nothing if there is none."""
+
+    def forget(self, name: str) -> None:
+        """End what is left of a unit, and let systemd forget it."""
+
+    def fence(self, name: str) -> bool:
+        """See to it that no unit of that name is started from now on; False if there is one."""
+
+    def names(self) -> list[str]:
+        """All units of agents, fences among them."""
+
+    def close(self) -> None:
+        """Let go; units go on."""
+
+
+def unit_of(task_id: str, attempt: int) -> str:
+    """The name of the unit of one attempt: who knows the attempt knows the unit."""
+    return f"{PREFIX}{task_id}.{attempt}{_SUFFIX}"
+
+
+def run_of(name: str) -> tuple[str, int] | None:
+    """The task and the attempt that a unit is for; none if it is for no run."""
+    task_id, _, number = name.removeprefix(PREFIX).removesuffix(_SUFFIX).rpartition(".")
+    is_ours = name.startswith(PREFIX) and name.endswith(_SUFFIX)
+    return (task_id, int(number)) if is_ours and is_id(task_id) and number.isdecimal() else None
+
+
+# ---------------------------------------------------------------------- control groups
+
+#: Where the hierarchy is that systemd keeps its units in: cgroup v2, alone or beside v1's, or v1's own.
+_MOUNTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/systemd")
+
+
+def folder_of(cgroup: str) -> str:
+    """The directory of a control group."""
+    mount = next((one for one in _MOUNTS if os.path.exists(os.path.join(one, "cgroup.procs"))), _MOUNTS[0])
+    return mount + cgroup
+
+
+def processes_in(cgroup: str) -> list[int]:
+    """Every process of a control group and of those below it; none if it is gone."""
+    found: list[int] = []
+    for place, _, _ in os.walk(folder_of(cgroup)) if cgroup.strip("/") else ():
+        try:
+            with opened(os.path.join(place, "cgroup.procs"), os.O_RDONLY) as fd, open(fd, "rb", closefd=False) as file:
+                found += map(int, file.read().split())
+        except OSError:
+            continue  # removed a moment ago
+    return found
+
+
+def is_in(process: ProcessId, cgroup: str) -> bool:
+    """Whether a process is of a control group."""
+    return process.pid in processes_in(cgroup)
+
+
+def manager_for(environ: Mapping[str, str]) -> str | None:
+    """Which manager may start units for whoever has this environment: `system`, `user`, or none."""
+    if not os.path.isdir("/run/systemd/system"):
+        return None
+    if os.geteuid() == 0:
+        return "system"
+    runtime = environ.get("XDG_RUNTIME_DIR", "")
+    return "user" if runtime and os.path.exists(os.path.join(runtime, "bus")) else None
