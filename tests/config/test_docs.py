@@ -79,7 +79,7 @@ def test_the_example_shows_the_defaults(instance: Instance) -> None:
 
 def keys_alone(text: str) -> str:
     """The example without its explanations, and without the marks before the keys."""
-    return "\n".join(re.findall(r"^#((?: {2}| {4})?[a-z_-]+:.*)", text, re.MULTILINE))
+    return "\n".join(re.findall(r"^#((?: {2}| {4}| {6})?[a-z_-]+:.*)", text, re.MULTILINE))
 
 
 def test_the_sample_of_the_reference_loads(instance: Instance) -> None:

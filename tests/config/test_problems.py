@@ -83,7 +83,10 @@ def test_the_error_lists_its_problems(instance: Instance) -> None:
             "agents: {x: {command: [x], stop_signal: KILL}}",
             "agents.x.stop_signal: expected one of TERM, INT, HUP, QUIT; got 'KILL'",
         ),
-        ("agents: {x: 5}", "agents.x: expected mapping with the keys command, stdin, env, timeout, stop_signal; got 5"),
+        (
+            "agents: {x: 5}",
+            "agents.x: expected mapping with the keys command, stdin, env, timeout, stop_signal, sandbox; got 5",
+        ),
         ("agents: {x.y: {comand: [x], command: [y]}}", "agents.\"x.y\".comand: unknown key; did you mean 'command'?"),
         ("Slots: {max: 4}", "Slots: unknown key; did you mean 'slots'?"),
         ("completely_different: 1", "completely_different: unknown key"),

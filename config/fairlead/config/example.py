@@ -50,8 +50,17 @@ def _keys(section: type[Section]) -> Iterator[str]:
 
 def _named(plural: str, name: str, section: type[Section]) -> Iterator[str]:
     yield f"# {fields_of(Config)[plural].shape.description}\n#{plural}:\n#  {name}:"
-    yield from (line for key, field in fields_of(section).items() for line in _key(key, field, "    "))
+    yield from _entries(section, "    ")
     yield ""
+
+
+def _entries(section: type[Section], indent: str) -> Iterator[str]:
+    for key, field in fields_of(section).items():
+        if inner := field.shape.section:
+            yield f"# {indent}{inner.__doc__}\n#{indent}{key}:"
+            yield from _entries(inner, f"{indent}  ")
+        else:
+            yield from _key(key, field, indent)
 
 
 def _key(name: str, field: Field, indent: str) -> Iterator[str]:
@@ -61,7 +70,7 @@ def _key(name: str, field: Field, indent: str) -> Iterator[str]:
 
 def _value(name: str, field: Field) -> str:
     if field.required or field.default is None:
-        return _SAMPLES[name]
+        return _SAMPLES.get(name, "null")
     if field.shape.item:
         return "[" + ", ".join(field.default) + "]"
     text = msgspec.json.encode(field.default).decode()

@@ -7,6 +7,7 @@ import msgspec
 
 from fairlead.base.durations import parse_duration
 from fairlead.base.errors import UsageError
+from fairlead.base.sizes import parse_size
 from fairlead.config.problems import Path, Problem, did_you_mean, show_path, show_value
 from fairlead.config.reading import Node
 from fairlead.config.schema import Section
@@ -101,6 +102,8 @@ def _convert(value: Any, shape: Shape) -> Any:  # noqa: ANN401 - from whatever w
     try:
         if shape.is_duration and isinstance(value, int | float | str):
             value = parse_duration(value)
+        elif shape.is_size and isinstance(value, int | float | str):
+            value = parse_size(value)
         return msgspec.convert(value, shape.annotation)
     except (msgspec.ValidationError, UsageError, OverflowError):
         return None

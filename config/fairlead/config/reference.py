@@ -157,8 +157,16 @@ def _sections() -> Iterator[str]:
 
 def _table(section: type[Section], path: Path) -> Iterator[str]:
     yield "| key | type | default | meaning |\n|---|---|---|---|"
+    yield from _rows(section, path)
+    yield ""
+
+
+def _rows(section: type[Section], path: Path) -> Iterator[str]:
+    """A row for each key; of the settings as a whole, sections have tables of their own."""
     for name, field in fields_of(section).items():
-        if not field.shape.section:
+        if field.shape.section and path:
+            yield from _rows(field.shape.section, (*path, name))
+        elif not field.shape.section:
             cells = (
                 f"`{show_path((*path, name))}`",
                 briefly(field.shape),
@@ -166,7 +174,6 @@ def _table(section: type[Section], path: Path) -> Iterator[str]:
                 field.shape.description,
             )
             yield f"| {' | '.join(cells)} |"
-    yield ""
 
 
 def _default(field: Field) -> str:

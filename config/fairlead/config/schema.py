@@ -3,8 +3,8 @@
 The classes are the reference: docs/configuration.md and `config show` are made from them. A field's
 `Annotated` description says what it means; durations are seconds once loaded.
 
-Two words in a type's `extra` are read when a file is loaded: `duration` marks seconds that may be written
-as 15m, and `noun` says in an error message what a text must look like.
+Three words in a type's `extra` are read when a file is loaded: `duration` marks seconds that may be written
+as 15m, `size` bytes that may be written as 512M, and `noun` says in an error message what a text must look like.
 """
 
 from typing import Annotated, Literal
@@ -29,11 +29,14 @@ _DURATION = {"duration": True}
 _NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}(?!\n)$"
 _VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*(?!\n)$"
 
+#: Bytes, which may be written as 512M.
+Size = Annotated[int, Meta(ge=1, extra={"size": True})]
 Seconds = Annotated[float, Meta(ge=0, extra=_DURATION)]
 Period = Annotated[float, Meta(gt=0, extra=_DURATION)]
 #: Bounded, because infinity would swallow every other weight.
 Positive = Annotated[float, Meta(gt=0, le=1_000_000)]
 Count = Annotated[int, Meta(ge=1)]
+Weight = Annotated[int, Meta(ge=1, le=10_000)]
 #: Less would hold hardly a line.
 Bytes = Annotated[int, Meta(ge=4096)]
 Name = Annotated[
@@ -100,6 +103,34 @@ class FairShare(Section, frozen=True):
     ] = field(default_factory=dict)
 
 
+class Sandbox(Section, frozen=True):
+    """What a run may use and reach, where agents run in units of systemd; what is absent is not limited."""
+
+    memory_max: Annotated[Size | None, Meta(description="Memory of the whole run; more ends it: out of memory.")] = None
+    memory_high: Annotated[Size | None, Meta(description="Memory from which on the run is slowed down.")] = None
+    cpu_quota: Annotated[Positive | None, Meta(description="Processors at the most; 1.5 is one and a half.")] = None
+    cpu_weight: Annotated[Weight | None, Meta(description="Share of a busy processor; 100 is the usual one.")] = None
+    io_weight: Annotated[Weight | None, Meta(description="Share of a busy disk; 100 is the usual one.")] = None
+    tasks_max: Annotated[Count | None, Meta(description="Processes and threads of the whole run.")] = None
+    protect_system: Annotated[
+        Literal["no", "yes", "full", "strict"] | None,
+        Meta(
+            description="Read-only for the run: /usr (yes), /etc as well (full), or all but its project, its drop-off"
+            " and read_write_paths (strict)."
+        ),
+    ] = None
+    protect_home: Annotated[
+        Literal["no", "yes", "read-only", "tmpfs"] | None,
+        Meta(description="Whether homes can be seen; a project in one stays within reach."),
+    ] = None
+    read_write_paths: Annotated[
+        tuple[Text, ...], Meta(description="Paths that stay writable beside the project where the system is protected.")
+    ] = ()
+    private_tmp: Annotated[bool | None, Meta(description="A /tmp and /var/tmp of the run's own.")] = None
+    no_new_privileges: Annotated[bool | None, Meta(description="Programs like sudo give no rights.")] = None
+    network: Annotated[bool | None, Meta(description="Off: nothing but the loopback interface.")] = None
+
+
 class Agent(Section, frozen=True):
     """A named command template."""
 
@@ -120,6 +151,7 @@ class Agent(Section, frozen=True):
     stop_signal: Annotated[
         Literal["TERM", "INT", "HUP", "QUIT"], Meta(description="The signal that asks this agent to stop.")
     ] = "TERM"
+    sandbox: Sandbox = Sandbox()
 
 
 class Project(Section, frozen=True):
@@ -147,6 +179,7 @@ class Project(Section, frozen=True):
     env: Annotated[dict[Variable, Text], Meta(description="Environment variables for runs in this project.")] = field(
         default_factory=dict
     )
+    sandbox: Sandbox = Sandbox()
 
 
 class Limits(Section, frozen=True):
@@ -259,6 +292,7 @@ class Config(Section, frozen=True):
         Meta(description="Variables of the daemon's own environment that agents inherit."),
     ] = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
     limits: Limits = Limits()
+    sandbox: Sandbox = Sandbox()
     intervals: Intervals = Intervals()
     spool: Spool = Spool()
     retention: Retention = Retention()

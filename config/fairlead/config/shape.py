@@ -42,6 +42,11 @@ class Shape(NamedTuple):
         return bool(self.word("duration"))
 
     @property
+    def is_size(self) -> bool:
+        """Whether a text like 512M is welcome."""
+        return bool(self.word("size"))
+
+    @property
     def description(self) -> str:
         """What the schema says about this field."""
         return str(self.find("description") or "")
@@ -109,6 +114,8 @@ def _noun(shape: Shape) -> str:
         return shape.section.__name__.lower()
     if shape.is_duration:
         return "duration (seconds, or like 90s, 15m, 1h30m, 2d)"
+    if shape.is_size:
+        return "size (bytes, or like 512M, 4G)"
     return {bool: "true or false", int: "whole number", float: "number"}[shape.core]
 
 
