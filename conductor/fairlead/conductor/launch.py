@@ -9,20 +9,26 @@ import msgspec
 
 from fairlead.base.clock import iso
 from fairlead.base.errors import RefusedError
-from fairlead.conductor.orders import MARKER, NAME, PROGRESS, PROMPT, RESULT, TASK_MARKER, Launch
+from fairlead.conductor.orders import MARKER, NAME, PROGRESS, PROMPT, RESULT, TASK_MARKER, InUnit, Launch
 from fairlead.config.paths import Paths
 from fairlead.config.places import directory_of
-from fairlead.config.schema import Agent, Config, Project
+from fairlead.config.schema import Agent, Config, Project, Sandbox
 from fairlead.queue.store import Claim
 from fairlead.queue.task import PRIORITIES, Spec, Task
+from fairlead.systemd.unit import unit_of
 
 
 class CannotLaunchError(RefusedError):
     """The task cannot be started as things are configured."""
 
 
-def prepare_launch(claim: Claim, run_dir: str, config: Config, paths: Paths, environ: Mapping[str, str]) -> Launch:
-    """Work out program, place, environment and limits; refuse what cannot work."""
+def prepare_launch(
+    claim: Claim, run_dir: str, config: Config, paths: Paths, environ: Mapping[str, str], starter: str = ""
+) -> Launch:
+    """Work out program, place, environment and limits; refuse what cannot work.
+
+    `starter` says who starts its unit; without one the agent is to be a child of its supervisor.
+    """
     spec = claim.task.spec
     agent = _agent(spec, config)
     project = config.projects.get(spec.project)
@@ -45,7 +51,26 @@ def prepare_launch(claim: Claim, run_dir: str, config: Config, paths: Paths, env
         artifacts_max=config.limits.artifacts,
         bells=paths.bells,
         task=_readable(claim.task),
+        unit=_unit(claim.task, cwd, agent, project, config, starter) if starter else None,
     )
+
+
+def _unit(task: Task, cwd: str, agent: Agent, project: Project | None, config: Config, starter: str) -> InUnit:
+    return InUnit(
+        name=unit_of(task.id, task.attempt),
+        description=f"{task.spec.agent} for {task.spec.user}: task {task.id}, attempt {task.attempt}",
+        by=starter,
+        sandbox=_sandbox(cwd, config.sandbox, agent.sandbox, project.sandbox if project else Sandbox()),
+    )
+
+
+def _sandbox(cwd: str, *layers: Sandbox) -> dict[str, Any]:
+    """What the run may use and reach: of the settings the most particular one, paths from all."""
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        merged |= {key: value for key, value in msgspec.structs.asdict(layer).items() if value is not None}
+    paths = [path for layer in layers for path in layer.read_write_paths]
+    return merged | {"read_write_paths": [cwd, *paths]}
 
 
 def expand(template: str, values: Mapping[str, str]) -> str:

@@ -71,6 +71,9 @@ class Meta(Struct, kw_only=True):
     #: The same at the start: what the time limit is counted from.
     started_boot: float | None = None
     lock_released: bool = False
+    #: The unit that its agent runs in, and who starts and ends that; empty: it is a child of its supervisor.
+    unit: str = ""
+    unit_by: str = ""
     supervisor: Supervisor | None = None
     pid: int | None = None
     #: Every process of the run that was seen at the last beat, for cleaning up after a supervisor that died.

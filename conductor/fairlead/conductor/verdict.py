@@ -6,18 +6,14 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from fairlead.base.identity import ProcessId
-from fairlead.conductor import rundir, tree
+from fairlead.conductor import rundir
 from fairlead.conductor.liveness import Void, find_supervisor, void
 from fairlead.conductor.meta import VOID, CorruptMetaError, Meta, read_meta
-from fairlead.conductor.orders import MARKER
 from fairlead.conductor.prctl import has_moved_on
+from fairlead.conductor.remains import Remains
 from fairlead.queue.states import Status
 from fairlead.queue.store import Lock
 from fairlead.queue.task import Task
-
-#: How long processes that were killed get to be gone.
-PATIENCE = 2.0
 
 
 class Finding(StrEnum):
@@ -47,8 +43,9 @@ class Verdict(Struct, frozen=True, kw_only=True):
 class Examiner:
     """Looks at runs of this boot of this host."""
 
-    def __init__(self, conductor: str, boot_id: str) -> None:
+    def __init__(self, conductor: str, boot_id: str, remains: Remains) -> None:
         self.conductor = conductor
+        self.remains = remains
         self.boot_id = boot_id
 
     def run_dir(self, task: Task) -> str:
@@ -86,7 +83,7 @@ class Examiner:
                     return Verdict(finding=Finding.ENDED, meta=meta, evidence={"written_by": "supervisor"})
                 if task.status is Status.RUNNING and is_looked_after(lock):
                     return Verdict(finding=Finding.ALIVE, meta=meta)  # its directory was replaced: it will move in
-                return self._deserted(meta, lock)
+                return self._deserted(task, meta, lock)
         except (FileNotFoundError, NotADirectoryError):
             return self._without_directory(task, lock)
 
@@ -95,15 +92,15 @@ class Examiner:
         is_known = task.status is Status.RUNNING
         if is_looked_after(lock) if is_known else find_supervisor(lock.lock_id):
             return Verdict(finding=Finding.ALIVE)
-        return self._deserted(None, lock)
+        return self._deserted(task, None, lock)
 
-    def _deserted(self, meta: Meta | None, lock: Lock) -> Verdict:
+    def _deserted(self, task: Task, meta: Meta | None, lock: Lock) -> Verdict:
         """No supervisor any more: end what it left behind, and look whether that is gone."""
         boot_id = meta.boot_id if meta is not None else lock.holder.boot_id
         if boot_id != self.boot_id:
             evidence: dict[str, Any] = {"proof": "another boot", "boot_id": boot_id}
             return Verdict(finding=Finding.DEAD, meta=meta, evidence=evidence)
-        left = end_leftovers(lock.lock_id, meta.processes if meta else [])
+        left = self.remains.end(task.id, task.attempt, lock.lock_id, meta)
         evidence = {"proof": "no supervisor", "left": [list(process) for process in left]}
         return Verdict(finding=Finding.UNDEAD if left else Finding.DEAD, meta=meta, evidence=evidence)
 
@@ -120,11 +117,6 @@ class Examiner:
 def is_looked_after(lock: Lock) -> bool:
     """Whether the supervisor that answers for a run still does: it lives, and has not gone on to another."""
     return not lock.holder.has_ended and not has_moved_on(lock.holder.pid, lock.lock_id)
-
-
-def end_leftovers(lock_id: str, noted: list[ProcessId]) -> list[ProcessId]:
-    """End what is alive of a run without a supervisor; returns what is still there after a moment."""
-    return tree.end_leftovers(MARKER, lock_id, noted, PATIENCE)
 
 
 def _meta_or_none(run_dir: str) -> Meta | None:

@@ -22,6 +22,8 @@ from fairlead.conductor.launch import CannotLaunchError, prepare_launch
 from fairlead.conductor.launcher import Launcher, SpawnerGoneError
 from fairlead.conductor.liveness import Void, void
 from fairlead.conductor.meta import Meta
+from fairlead.conductor.orders import Launch
+from fairlead.conductor.starter import starter_of
 from fairlead.config.schema import Config
 from fairlead.daemon.spool import Spool, being_written
 from fairlead.queue.admit import Admission, Claimed
@@ -315,8 +317,9 @@ class Dispatcher:
         try:
             if not self.instance.locks.show(claim.lock):
                 return FOREIGN_LOCK  # somebody made the file between our look and our claim
-            launch = prepare_launch(claim, run_dir, self.config, self.paths, self.instance.environ)
-            rundir.create(run_dir, self._meta(claim), launch, claim.task.spec.prompt)
+            starter = starter_of(self.config, self.paths, self.instance.environ)
+            launch = prepare_launch(claim, run_dir, self.config, self.paths, self.instance.environ, starter)
+            rundir.create(run_dir, self._meta(claim, launch), launch, claim.task.spec.prompt)
         except (OSError, ValueError) as error:
             return self._obstacle(error)
         return ""
@@ -331,7 +334,7 @@ class Dispatcher:
     def _run_dir(self, task: Task) -> str:
         return rundir.active_dir(self.paths.conductor, task.spec.project, task.id, task.attempt)
 
-    def _meta(self, claim: Claim) -> Meta:
+    def _meta(self, claim: Claim, launch: Launch) -> Meta:
         spec = claim.task.spec
         return Meta(
             id=claim.task.id,
@@ -346,6 +349,8 @@ class Dispatcher:
             boot_id=self._boot,
             claimed_boot=self.clock.boot(),
             claimed_at=self.clock.wall_ms(),
+            unit=launch.unit.name if launch.unit else "",
+            unit_by=launch.unit.by if launch.unit else "",
         )
 
     def _take_back(self, task: Task, lock: Lock, why: str) -> None:

@@ -8,6 +8,7 @@ from fairlead.base.bell import ring_all
 from fairlead.base.errors import FairleadError
 from fairlead.base.logs import Log
 from fairlead.conductor.launcher import ProcessLauncher
+from fairlead.conductor.starter import starter_of
 from fairlead.config.paths import Paths
 from fairlead.daemon.dispatcher import Dispatcher
 from fairlead.daemon.spool import Spool
@@ -53,7 +54,9 @@ class Daemon(Service):
             self.waiter.watch(inotify.fileno())
         elif self.instance.config.spool.inotify:
             self.log.warning("no_inotify", poll=self.instance.config.intervals.poll)
-        self.log.info("daemon_starts", slots=self.instance.config.slots.max, spool=self.instance.paths.spool)
+        instance = self.instance
+        starter = starter_of(instance.config, instance.paths, instance.environ)
+        self.log.info("daemon_starts", slots=instance.config.slots.max, spool=instance.paths.spool, starter=starter)
 
     def _pass(self) -> bool:
         return self.one_pass(self.dispatcher, self.instance.config.intervals.poll)

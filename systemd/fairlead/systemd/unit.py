@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct, field
 
-from fairlead.base.errors import FairleadError, RefusedError, UnavailableError
+from fairlead.base.errors import FairleadError, RefusedError
 from fairlead.base.files import opened
 from fairlead.base.identity import ProcessId
 from fairlead.base.ids import is_id
@@ -26,8 +26,10 @@ class UnitExistsError(RefusedError):
     """There is a unit of that name already."""
 
 
-class NoManagerError(UnavailableError):
+class NoManagerError(FairleadError):
     """systemd cannot be asked now."""
+
+    exit_code = 6
 
 
 class NotStartedError(FairleadError):

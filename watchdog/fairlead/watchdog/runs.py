@@ -14,10 +14,12 @@ from fairlead.base.identity import ProcessId, boot_id, host, is_alive
 from fairlead.conductor import rundir, tree
 from fairlead.conductor.liveness import find_supervisor
 from fairlead.conductor.meta import NO_ROOM, CorruptMetaError, Meta, last_touch, read_meta
-from fairlead.conductor.orders import MARKER, read_launch
+from fairlead.conductor.orders import read_launch
 from fairlead.conductor.output import last_words
 from fairlead.conductor.prctl import has_moved_on
-from fairlead.conductor.verdict import Examiner, Finding, Verdict, end_leftovers
+from fairlead.conductor.remains import Remains
+from fairlead.conductor.starter import starter_of
+from fairlead.conductor.verdict import Examiner, Finding, Verdict
 from fairlead.queue.claims import MACHINE_TROUBLE, NOBODY_CAME, give_back, record_ends, why_not_started
 from fairlead.queue.errors import StaleTokenError, StoreBrokenError
 from fairlead.queue.instance import Instance
@@ -42,7 +44,10 @@ class Runs:
         self.clock = instance.clock
         self.boot_id = boot_id()
         self.host = host()
-        self.examiner = Examiner(instance.paths.conductor, self.boot_id)
+        self.remains = Remains(
+            lambda: starter_of(instance.config, instance.paths, instance.environ), instance.paths.run
+        )
+        self.examiner = Examiner(instance.paths.conductor, self.boot_id, self.remains)
         self.pulses = Pulses()
 
     def look(self, names: set[str] | None = None) -> bool:
@@ -98,7 +103,7 @@ class Runs:
         if now - self.pulses.of(task.token, now).first_seen <= self.instance.lease:
             return
         stuck = locked_by(self.examiner.run_dir(task))
-        left = end_leftovers(lock.lock_id, tree.identify(stuck))
+        left = self.remains.end(task.id, task.attempt, lock.lock_id, None, tree.identify(stuck))
         self.instance.log.warning("stuck_start", task=task.id, user=task.spec.user, pids=stuck, left=left)
 
     def _is_overdue(self, task: Task, lock: Lock) -> bool:
@@ -201,7 +206,7 @@ class Runs:
             reason, error = "timeout", "still there long after its time limit; its supervisor did not end it"
         else:
             return None
-        left = self._end_tree(lock, meta, _supervisor(task, lock, meta))
+        left = self._end_tree(task, lock, meta)
         if not left and (written := self._written_at_last(task)):
             return written
         outcome = Outcome(
@@ -215,12 +220,12 @@ class Runs:
         )
         return _ended(task, outcome, meta, quarantine=bool(left))
 
-    def _end_tree(self, lock: Lock, meta: Meta | None, supervisor: ProcessId | None) -> list[ProcessId]:
-        """Kill the supervisor with everything below it; returns what is still there."""
-        noted = list(meta.processes) if meta else []
-        if supervisor is not None and is_alive(supervisor):
-            noted += [supervisor, *tree.below(supervisor.pid)]
-        return end_leftovers(lock.lock_id, noted)
+    def _end_tree(self, task: Task, lock: Lock, meta: Meta | None) -> list[ProcessId]:
+        """Kill the supervisor with everything of its run; returns what is still there."""
+        supervisor = _supervisor(task, lock, meta)
+        is_there = supervisor is not None and is_alive(supervisor)
+        more = [supervisor, *tree.below(supervisor.pid)] if supervisor is not None and is_there else []
+        return self.remains.end(task.id, task.attempt, lock.lock_id, meta, more)
 
     def _written_at_last(self, task: Task) -> Ended | None:
         """The end, if the supervisor wrote it down just before it was killed."""
@@ -278,7 +283,7 @@ class Runs:
     def _look_at_quarantined(self, lock: Lock) -> bool:
         noted = [ProcessId(*pair) for pair in lock.evidence.get("left", ())]
         same_boot = lock.holder.boot_id == self.boot_id
-        if same_boot and tree.leftovers(MARKER, lock.lock_id, noted):
+        if same_boot and self.remains.are_there(lock.task_id, self._attempt_of(lock), lock.lock_id, noted):
             return False
         self.instance.locks.files.drop(lock.user, lock.lock_id)
         evidence = {"proof": "nothing of the run is alive any more"}
@@ -286,6 +291,10 @@ class Runs:
         freed = self.store.release(lock.lock_id, why="its last processes are gone", now=now, evidence=evidence)
         self.instance.log.info("quarantine_ended", lock=lock.name, task=lock.task_id)
         return freed
+
+    def _attempt_of(self, lock: Lock) -> int:
+        """Which attempt of its task took a lock."""
+        return next((one.number for one in self.store.attempts(lock.task_id) if one.token == lock.token), 0)
 
 
 def _why_not_started(run_dir: str, lock: Lock) -> str:
