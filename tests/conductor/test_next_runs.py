@@ -161,7 +161,7 @@ def test_they_go_with_a_killed_spawner(patient: Spawner) -> None:
 
 def test_only_so_many_are_kept() -> None:
     """Of more the oldest are dismissed at once."""
-    one = spawner.Spawner(socket.socketpair()[0], "/nowhere")
+    one = spawner.Spawner("/nowhere", requester=socket.socketpair()[0])
     theirs = []
     for _ in range(spawner.MOST_IDLE + 2):
         ours, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

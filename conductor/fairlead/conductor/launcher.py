@@ -1,7 +1,9 @@
 """Launchers: how the daemon gets a supervisor started for a run directory."""
 
 import os
+import select
 import socket
+import struct
 import subprocess
 import sys
 from typing import Protocol
@@ -25,6 +27,52 @@ class Launcher(Protocol):
 
     def close(self) -> None:
         """Let go; supervisors go on."""
+
+
+class ServiceLauncher:
+    """Supervisors forked by a spawner that is a service of its own, so that no restart of ours touches it."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._socket: socket.socket | None = None
+
+    def launch(self, run_dir: str) -> None:
+        """Have a supervisor started; it runs on its own from there."""
+        try:
+            self._socket = requests = self._socket or self._connect()
+            requests.send(os.fsencode(run_dir))
+        except OSError as error:
+            self.close()
+            raise SpawnerGoneError(f"the conductor at {self._path} cannot be reached: {error}") from error
+
+    def _connect(self) -> socket.socket:
+        requests = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+        requests.settimeout(PATIENCE)
+        try:
+            requests.connect(self._path)
+        except OSError:
+            requests.close()
+            raise
+        return requests
+
+    @property
+    def died(self) -> bool:
+        """Whether the spawner that we spoke to has hung up."""
+        return self._socket is not None and bool(select.select([self._socket], [], [], 0)[0])
+
+    @property
+    def pid(self) -> int | None:
+        """The spawner's pid, while one is known."""
+        if self._socket is None:
+            return None
+        pid, _, _ = struct.unpack("3i", self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        return int(pid)
+
+    def close(self) -> None:
+        """Let go; supervisors go on."""
+        if self._socket is not None:
+            self._socket.close()
+        self._socket = None
 
 
 class ProcessLauncher:

@@ -2,8 +2,9 @@
 
 A fresh interpreter would cost tens of milliseconds per run, a fork costs a few, and a supervisor whose run was brief
 takes the next one for nothing. It is single-threaded, holds no database, and hears its requests (run directories) on
-the socket it inherits as standard input. When the daemon goes, it stays as long as it has supervisors: whatever a
-killed supervisor leaves behind comes to it, and is ended.
+the socket it inherits as standard input, or, as a service of its own, from whoever connects. When nobody can ask for
+anything any more, it stays as long as it has supervisors: whatever a killed supervisor leaves behind comes to it, and
+is ended.
 """
 
 import gc
@@ -12,7 +13,7 @@ import select
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from fairlead.base.bell import ring
@@ -41,9 +42,13 @@ class Child:
 class Spawner:
     """Forks supervisors, hands them further runs, and cleans up behind those that die."""
 
-    def __init__(self, requests: socket.socket, bells: str) -> None:
-        self.requests: socket.socket | None = requests
+    def __init__(self, bells: str, *, requester: socket.socket | None = None, door: socket.socket | None = None) -> None:
         self.bells = bells
+        #: Those who ask for supervisors, by descriptor.
+        self.requesters: dict[int, socket.socket] = {}
+        #: Where further ones come in.
+        self.door = door
+        self.asked_to_stop = False
         self.supervisors: dict[int, Child] = {}
         #: Those whose lines are open, by descriptor.
         self.lines: dict[int, Child] = {}
@@ -53,53 +58,73 @@ class Spawner:
         self.may_have_orphans = False
         self.wakeup, self.wakeup_writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self.poll = select.poll()
-        for fd in (self.wakeup, requests.fileno()):
-            self.poll.register(fd, select.POLLIN)
+        self.poll.register(self.wakeup, select.POLLIN)
+        if door is not None:
+            self.poll.register(door, select.POLLIN)
+        if requester is not None:
+            self.admit(requester)
 
-    def run(self) -> None:
-        """Serve until the daemon is gone, and the last supervisor with all that it left."""
+    def run(self, ready: Callable[[], None] = lambda: None) -> None:
+        """Serve until nobody can ask any more, and the last supervisor is gone with all that it left."""
         become_subreaper()
         self._listen_to_signals()
         gc.collect()
         gc.freeze()  # what is loaded by now is shared with every fork, and stays shared
-        while self.requests or self.has_children:
-            ready = {fd for fd, _ in self.poll.poll(IDLE * 1000 if self.idle else None)}
-            if self.wakeup in ready:
-                os.read(self.wakeup, 4096)
-                self.reap()
-            self.hear_supervisors(ready)
-            if self.requests and self.requests.fileno() in ready:
-                self.serve(self.requests)
-            self.dismiss(MOST_IDLE if ready else 0)
+        ready()
+        while (self.door or self.requesters or self.has_children) and not self.asked_to_stop:
+            self.pass_once({fd for fd, _ in self.poll.poll(IDLE * 1000 if self.idle else None)})
+
+    def pass_once(self, heard: set[int]) -> None:
+        """See to whatever has come in."""
+        if self.wakeup in heard:
+            os.read(self.wakeup, 4096)
+            self.reap()
+        self.hear_supervisors(heard)
+        for requester in [self.requesters[fd] for fd in heard & self.requesters.keys()]:
+            self.serve(requester)
+        if self.door is not None and self.door.fileno() in heard:
+            self.admit(self.door.accept()[0])
+        self.dismiss(MOST_IDLE if heard else 0)
 
     def _listen_to_signals(self) -> None:
         signal.set_wakeup_fd(self.wakeup_writer, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
+        # A daemon's own spawner outlives whatever its terminal or its manager sends to all.
+        signal.signal(signal.SIGTERM, self._on_stop if self.door else signal.SIG_IGN)
+
+    def _on_stop(self, *_: object) -> None:
+        self.asked_to_stop = True
 
     # ------------------------------------------------------------------ runs to be supervised
 
-    def serve(self, requests: socket.socket) -> None:
-        """Have the next run supervised, or note that the daemon is gone."""
-        run_dir = requests.recv(LONGEST_REQUEST)
+    def admit(self, requester: socket.socket) -> None:
+        """Hear somebody who asks for supervisors."""
+        self.requesters[requester.fileno()] = requester
+        self.poll.register(requester, select.POLLIN)
+
+    def serve(self, requester: socket.socket) -> None:
+        """Have the next run supervised, or note that the requester is gone."""
+        run_dir = requester.recv(LONGEST_REQUEST)
         if run_dir:
             self.start(run_dir)
         else:
-            self.close(requests)
+            self.close(requester)
 
     def start(self, run_dir: bytes) -> None:
         """Have a run supervised, by one who has none or by a new one."""
         if not self.hand_over(run_dir):
             self.fork(run_dir)
 
-    def close(self, requests: socket.socket) -> None:
-        """Nobody asks for anything any more: supervisors go when their runs are over."""
-        self.poll.unregister(requests)
-        requests.close()
-        self.requests = None
-        for supervisor in list(self.lines.values()):
-            self.hang_up(supervisor)
+    def close(self, requester: socket.socket) -> None:
+        """He asks for nothing any more. Where nobody else can, supervisors go when their runs are over."""
+        self.poll.unregister(requester)
+        del self.requesters[requester.fileno()]
+        requester.close()
+        if self.door is None and not self.requesters:
+            for supervisor in list(self.lines.values()):
+                self.hang_up(supervisor)
 
     def hand_over(self, run_dir: bytes) -> bool:
         """Give a run to a supervisor that has none; False if there is no such one."""
@@ -140,10 +165,9 @@ class Spawner:
         try:
             os.setsid()
             signal.set_wakeup_fd(-1)
-            if self.requests:
-                self.requests.close()
-            for other in self.lines.values():
-                other.line.close()
+            for other in (self.door, *self.requesters.values(), *(child.line for child in self.lines.values())):
+                if other is not None:
+                    other.close()
             os.close(self.wakeup)
             os.close(self.wakeup_writer)
             serve(line, run_dir)
@@ -230,10 +254,10 @@ def _complain(sentence: str) -> None:
 
 def main() -> None:
     """Entry point: the socket is standard input."""
-    requests = socket.socket(fileno=os.dup(0))
+    requester = socket.socket(fileno=os.dup(0))
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
-    Spawner(requests, sys.argv[1]).run()
+    Spawner(sys.argv[1], requester=requester).run()
     sys.exit(0)
 
 
