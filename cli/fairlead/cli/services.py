@@ -3,7 +3,7 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, MutableMapping
 from typing import Protocol
 
 from fairlead.base.errors import FairleadError, UnavailableError
@@ -27,7 +27,7 @@ class Service(Protocol):
         """Let go of everything."""
 
 
-Make = Callable[[Paths, Mapping[str, str], Log], Service]
+Make = Callable[[Paths, MutableMapping[str, str], Log], Service]
 
 
 class NotStartedError(UnavailableError):

@@ -1,7 +1,7 @@
 """The daemon as a process: one per instance, woken by rings, the spool and signals; the poll is the safety net."""
 
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, MutableMapping
 from contextlib import suppress
 
 from fairlead.base.bell import ring_all
@@ -14,8 +14,9 @@ from fairlead.daemon.dispatcher import Dispatcher
 from fairlead.daemon.spool import Spool
 from fairlead.queue.claims import MACHINE_TROUBLE, NOBODY_CAME
 from fairlead.queue.passes import guarded
-from fairlead.queue.service import RETRY, Service
+from fairlead.queue.service import RETRY, TIME_TO_START, Service
 from fairlead.queue.task import Event
+from fairlead.systemd.notify import Notifier
 
 #: While somebody writes a file, it is looked at no more often than this, whatever the settings say.
 SHORTEST_PAUSE = 0.05
@@ -24,8 +25,8 @@ SHORTEST_PAUSE = 0.05
 class Daemon(Service):
     """The dispatcher's loop."""
 
-    def __init__(self, paths: Paths, environ: Mapping[str, str], log: Log) -> None:
-        super().__init__(paths, environ, log, "daemon")
+    def __init__(self, paths: Paths, environ: MutableMapping[str, str], log: Log) -> None:
+        super().__init__(paths, environ, log, "daemon", Notifier(environ))
         intervals = self.instance.config.intervals
         inotify = self.instance.config.spool.inotify
         spool = Spool(paths, self.instance.clock, settle=intervals.settle, inotify=inotify)
@@ -37,13 +38,18 @@ class Daemon(Service):
         self.waiter.listen_to_signals()
         signal.signal(signal.SIGCHLD, lambda *_: None)  # the spawner's death wakes us
         # Nothing is dispatched before what was left half done is put right: on a full disk that may take a while.
-        while not guarded((self.prepare,), self.log) and not self.waiter.asked_to_stop:
+        while not self._prepared() and not self.waiter.asked_to_stop:
             self._hear(self.waiter.wait(RETRY))
-        ready()
+        self.tell_ready(ready)
         while not self.waiter.asked_to_stop:
             went_well = self._pass()
-            self._hear(self.waiter.wait(self._pause() if went_well else RETRY))
+            self._hear(self.sleep(self._pause() if went_well else RETRY))
+        self.manager.stopping()
         self.log.info("daemon_stops")
+
+    def _prepared(self) -> bool:
+        self.manager.starting("puts right what was left half done", TIME_TO_START)
+        return guarded((self.prepare,), self.log)
 
     def prepare(self) -> None:
         """What comes before the first pass."""

@@ -25,6 +25,13 @@ def capacity(db: Connection, slots: int | None = None) -> dict[str, Any]:
     }
 
 
+def in_words(db: Connection) -> str:
+    """The queue in a few words."""
+    slots = capacity(db)["slots"]
+    pending, _ = db.row(sql.PENDING_TOTAL) or (0, 0)
+    return f"{slots['used']} of {slots['max']} slots used, {pending} waiting"
+
+
 def status(db: Connection) -> dict[str, Any]:
     """The whole queue at one moment."""
     with db.reading():
