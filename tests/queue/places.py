@@ -6,7 +6,7 @@ from typing import Any
 
 from fairlead.base.clock import SystemClock
 from fairlead.base.files import make_directory
-from fairlead.config.paths import Paths
+from fairlead.config.paths import Kind, Paths
 from fairlead.config.schema import Agent, Config
 from fairlead.queue.admit import Admission, Claimed
 from fairlead.queue.lockfiles import LockFiles
@@ -34,8 +34,8 @@ class Words:
 class Place:
     """One process's view of an instance."""
 
-    def __init__(self, home: str | Path, config: Config = CONFIG) -> None:
-        self.paths = Paths(str(home))
+    def __init__(self, home: str | Path, config: Config = CONFIG, kind: Kind = Kind.OWN) -> None:
+        self.paths = Paths(str(home), kind=kind)
         for directory in self.paths.directories():
             make_directory(directory)
         self.clock = SystemClock()
@@ -67,7 +67,7 @@ class Place:
     def accepted(self) -> dict[str, str]:
         """The accepted files, by task id, with their content."""
         files = [path for path in Path(self.paths.accepted).rglob("*") if path.is_file()]
-        return {path.name.partition(".")[0]: path.read_text() for path in files}
+        return {path.name.partition("@")[0]: path.read_text() for path in files}
 
     def close(self) -> None:
         self.store.close()

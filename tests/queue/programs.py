@@ -243,8 +243,9 @@ def refuse_slowly(home: str, what: str) -> None:
     """Refuse a file, but wait for the input's end between choosing its name and moving it there."""
 
     def slowly(path: str, data: bytes) -> None:
-        say("chosen")
-        sys.stdin.read()
+        if path.endswith(".error"):
+            say("chosen")
+            sys.stdin.read()
         write_atomically(path, data)
 
     vars(admit)["write_atomically"] = slowly
@@ -254,10 +255,7 @@ def refuse_slowly(home: str, what: str) -> None:
 def refuse_one(home: str, what: str) -> None:
     """Refuse a file whose name others have as well."""
     place = Place(home)
-    task_id = new_id(NOW)
-    path = place.admission.claim_name(task_id, "bad.yaml")
-    write_atomically(path, f"nonsense: {what}".encode())
-    place.admission.admit([admit.Claimed(id=task_id, path=path, name="bad.yaml")])
+    place.admission.admit([place.admission.lay("ann", "bad.yaml", f"nonsense: {what}".encode(), new_id(NOW))])
 
 
 def _fill(drive: Driver, acknowledged: list[str]) -> None:

@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from fairlead.base.ids import new_id
+from fairlead.base.ids import bucket, new_id
 from fairlead.queue.accepted import Accepted
+from fairlead.queue.states import Status
+from fairlead.queue.task import Spec, Task
 
 
 class Unlisted(Accepted):
@@ -20,6 +22,14 @@ def test_the_files_of_an_archived_task_are_removed_by_name(tmp_path: Path) -> No
     accepted = Unlisted(str(tmp_path))
     for task_id, version in ((first, 2), (first, 5), (first, 6), (second, 2)):
         accepted.put_record({"id": task_id, "version": version})
-    accepted.remove(first, 5)
+    folder = tmp_path / bucket(first)
+    folder.mkdir()
+    for name in (f"{first}@ann.yaml", f"{first}@bob.yaml", f"{second}@ann.json"):
+        (folder / name).touch()
+    spec = Spec(user="x", project="p", agent="a", action="a", submitter="ann")
+    accepted.remove(
+        Task(id=first, seq=1, spec=spec, status=Status.FAILED, version=5, created_at=1, updated_at=1, attempt=1)
+    )
+    assert sorted(one.name for one in folder.iterdir()) == [f"{first}@bob.yaml", f"{second}@ann.json"]
     left = sorted(path.name for path in Path(accepted.changed).iterdir())
     assert left == [f"{first}.6.json", f"{second}.2.json"]

@@ -2,7 +2,6 @@
 
 import json
 import os
-import pwd
 import stat
 import sys
 from collections.abc import Callable, Iterator
@@ -15,11 +14,13 @@ from msgspec.structs import replace
 from tests.queue.driver import NOW
 from tests.queue.places import CONFIG, Place
 
+from fairlead.base.identity import user_name
 from fairlead.base.ids import bucket, created_at, new_id
 from fairlead.config.schema import Limits
 from fairlead.queue import admit
-from fairlead.queue.admit import accepted_path, owner_of
 from fairlead.queue.states import Status
+
+ME = user_name(os.getuid())
 
 
 @pytest.fixture
@@ -46,7 +47,8 @@ def test_a_file_becomes_a_task(place: Place) -> None:
     assert (task.spec.prompt, task.spec.user, task.spec.source) == ("echo hi", "alice", "hello.yaml")
     assert (task.status, task.priority) == (Status.QUEUED, "high")
     assert place.accepted() == {file.id: "prompt: echo hi\npriority: high"}
-    assert accepted_path(place.paths, file.id, "hello.yaml").endswith(f"/{bucket(file.id)}/{file.id}.yaml")
+    path = place.admission.accepted.path(file.id, file.owner, "hello.yaml")
+    assert path.endswith(f"/{bucket(file.id)}/{file.id}@{ME}.yaml")
     assert (place.intake(), place.rejected()) == ([], [])
     assert place.log.of("queued") == [{"task": file.id, "user": "alice", "source": "hello.yaml"}]
 
@@ -57,7 +59,7 @@ def test_a_claim_is_a_rename_that_one_wins(place: Place) -> None:
     first = place.admission.claim("a.yaml")
     assert first
     assert place.admission.claim("a.yaml") is None
-    assert place.intake() == [f"{first.id}@a.yaml"]
+    assert place.intake() == [f"{first.id}@{ME}@a.yaml"]
     assert place.admission.claimed() == [first]
 
 
@@ -113,18 +115,18 @@ def test_an_operators_critical_task_is_express(place: Place) -> None:
 
 
 def test_a_task_without_a_user_is_its_files_owners(place: Place) -> None:
-    """The kernel says whose it is; an owner without a name is named by his number."""
+    """The kernel says whose it is when it is taken; an owner without a name is named by his number."""
     place.admission.config = replace(CONFIG, default_user=None)
     place.drop("a.yaml")
     place.drop("b.yaml")
-    files = place.take()
-    mine = pwd.getpwuid(os.getuid()).pw_name
-    assert owner_of(files[0].path) == mine
     if os.getuid() == 0:
-        os.chown(files[1].path, 54321, 0)
-        assert owner_of(files[1].path) == "uid-54321"
-    place.admission.admit(files)
-    assert place.store.get(files[0].id).spec.user == mine
+        os.chown(os.path.join(place.paths.spool, "b.yaml"), 54321, 0)
+    files = place.take()
+    assert [file.owner for file in files] == [ME, "uid-54321" if os.getuid() == 0 else ME]
+    place.admission.admit(place.admission.claimed())  # as a successor reads it back
+    for file in files:
+        spec = place.store.get(file.id).spec
+        assert (spec.user, spec.submitter) == (file.owner, file.owner)
 
 
 # ---------------------------------------------------------------------- durable before acknowledged

@@ -14,7 +14,7 @@ from tests.support.programs import ROOT, command, run, started
 
 from fairlead.base.ids import new_id
 from fairlead.queue import admit
-from fairlead.queue.admit import Claimed, accepted_path
+from fairlead.queue.admit import Claimed
 from fairlead.queue.errors import StoreBusyError
 from fairlead.queue.sqlite import connection
 
@@ -34,7 +34,7 @@ def test_admitting_again_is_a_no_op(place: Place) -> None:
     place.drop("a.yaml")
     [file] = place.take()
     place.admission.admit([file])
-    os.rename(accepted_path(place.paths, file.id, file.name), file.path)  # as if the move had been lost
+    os.rename(place.admission.accepted.path(file.id, file.owner, file.name), file.path)  # as if the move had been lost
     [admitted] = place.admission.admit(place.admission.claimed()).admitted
     assert not admitted.new
     assert list(place.accepted()) == [file.id]
@@ -159,18 +159,18 @@ def test_a_file_that_cannot_be_taken_keeps_nobody(place: Place) -> None:
 
 
 def test_strangers_in_the_intake_are_left_alone(place: Place) -> None:
-    """Only what has an id before its name was claimed."""
-    for name in ("no-separator", "NOT AN ID@x.yaml", ".hidden", "@x.yaml"):
+    """Only what has an id and an owner before its name was claimed."""
+    for name in ("no-separator", f"{new_id(NOW)}@no-owner.yaml", "NOT AN ID@x.yaml", ".hidden", "@x.yaml"):
         Path(place.paths.intake, name).write_text("prompt: x")
     assert place.admission.claimed() == []
 
 
 def test_an_unnamed_file_is_refused_under_some_name(place: Place) -> None:
     """Nothing behind the separator is a name, too."""
-    path = Path(place.paths.intake, f"{new_id(NOW)}@")
+    path = Path(place.paths.intake, f"{new_id(NOW)}@ann@")
     path.write_text("prompt: x")
     [file] = place.admission.claimed()
-    assert file == Claimed(id=file.id, path=str(path), name="")
+    assert file == Claimed(id=file.id, path=str(path), owner="ann", name="")
     place.admission.admit([file])
     assert place.rejected() == ["unnamed", "unnamed.error"]
 

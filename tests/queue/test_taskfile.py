@@ -361,6 +361,7 @@ def test_defaults_come_from_the_configuration() -> None:
         title="go",
         prompt="go",
         source="t.yaml",
+        submitter="olga",
     )
 
 

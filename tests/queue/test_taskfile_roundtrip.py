@@ -93,7 +93,7 @@ def render_task(spec: Spec) -> bytes:
 @given(rest=REST, work=WORK)
 def test_a_rendered_task_reads_back_as_the_same(rest: dict[str, Any], work: dict[str, Any]) -> None:
     """Whatever is in the queue can be written as a file and enter it again, unchanged and without remarks."""
-    spec = Spec(**(rest | work))
+    spec = Spec(submitter="olga", **(rest | work))
     parsed = parse_task(render_task(spec), "again.json", "olga", CONFIG, 0)
     assert parsed.spec == spec
     assert parsed.notes == ()

@@ -10,8 +10,9 @@ from tests.support.crashing import crash
 from tests.support.instance import Home
 
 from fairlead.base.errors import RefusedError, UsageError
+from fairlead.queue import operations
 from fairlead.queue.accepted import Accepted
-from fairlead.queue.admit import Claimed
+from fairlead.queue.admit import Claimed, claimed_path
 from fairlead.queue.archive import Archive
 from fairlead.queue.errors import NoSuchTaskError, StaleVersionError, StoreBusyError
 from fairlead.queue.operations import Submitting, check_scope, find_task
@@ -97,10 +98,10 @@ def test_what_cannot_all_be_spooled_is_taken_away_again(home: Home, monkeypatch:
     submitter = submitting(home)
     monkeypatch.setattr(submitter.admission.store, "add", _busy)
     taken = (FILE[0][0], b'{"prompt": "second"}')
-    real = submitter.admission.claim_name
+    real = claimed_path
     names = iter(["one.json", "no/such/folder.json"])
     with monkeypatch.context() as patch:
-        patch.setattr(submitter.admission, "claim_name", lambda task_id, _: real(task_id, next(names, "one.json")))
+        patch.setattr(operations, "claimed_path", lambda *known: real(*known[:3], next(names, "one.json")))
         with pytest.raises(FileNotFoundError):
             submitter.submit([*FILE, taken])
     assert os.listdir(home.paths.intake) == []
@@ -148,7 +149,7 @@ def test_a_file_that_is_laid_down_while_the_store_is_away_is_kept(home: Home, mo
     assert waits.spooled
     dispatcher.take_in_files()
     assert [task.id for task in home.tasks()] == [waits.id]
-    assert [one for one, _ in Accepted(home.paths.accepted).files()] == [waits.id]
+    assert [one.task_id for one in Accepted(home.paths.accepted).files()] == [waits.id]
 
 
 def _busy(*_: object, **__: object) -> None:
@@ -293,7 +294,7 @@ def test_strays_beside_accepted_and_archived_files_are_passed_over(home: Home) -
     ):
         os.makedirs(os.path.dirname(path), exist_ok=True)
         Path(path).touch()
-    assert [one for one, _ in accepted.files()] == [task]
+    assert [one.task_id for one in accepted.files()] == [task]
     assert [version for _, version, _ in accepted.records()] == [2]
     assert list(archive.ids()) == []
     assert archive.find("2026") == []

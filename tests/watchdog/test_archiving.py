@@ -45,7 +45,7 @@ def test_a_watchdog_killed_at_any_step_is_made_good(home: Home, place: str, when
     home.supervisor_of(task)
     eventually(lambda: going_on or home.meta(task).ended, "it ends")
     crash(home, "watchdog", place, when)
-    accepted = [one for one, _ in Accepted(home.paths.accepted).files()]
+    accepted = [one.task_id for one in Accepted(home.paths.accepted).files()]
     assert Archive(home.paths.archive).read(task) is not None or task in accepted
     Path(home.path, "go").touch()
     watchdog = home.watchdog()
@@ -68,7 +68,7 @@ def test_the_archive_is_durable_before_the_accepted_file_goes(home: Home) -> Non
     record = Archive(home.paths.archive).read(task)
     assert record is not None
     assert record["status"] == "completed"
-    assert [one for one, _ in Accepted(home.paths.accepted).files()] == [task]
+    assert [one.task_id for one in Accepted(home.paths.accepted).files()] == [task]
 
 
 def test_a_record_tells_everything(home: Home) -> None:

@@ -406,7 +406,7 @@ def test_what_cannot_be_read_is_told_and_left(home: Home) -> None:
         Path(path).write_bytes(data)
     stray = os.path.join(home.paths.conductor, "default", "active", "notes")
     os.mkdir(stray)
-    for one, path in accepted.files():
+    for one, _, path in accepted.files():
         if one == orphan:
             os.unlink(path)
     kill(home.supervisor_of(orphan))
@@ -464,8 +464,8 @@ def test_tokens_only_grow_over_a_rebuild(home: Home) -> None:
 def test_a_file_that_was_not_moved_on_tells_of_its_task(home: Home) -> None:
     """Its submitter died between commit and move: the run is known again, and the daemon does not take it in anew."""
     task = running(home)
-    accepted = next(path for known, path in Accepted(home.paths.accepted).files() if known == task)
-    os.rename(accepted, os.path.join(home.paths.intake, f"{task}@task.json"))
+    accepted = next(path for known, _, path in Accepted(home.paths.accepted).files() if known == task)
+    os.rename(accepted, os.path.join(home.paths.intake, f"{task}@ann@task.json"))
     lose_store(home)
     assert rebuild(home).restored == {"running": 1}
     Path(home.path, "go").touch()

@@ -185,7 +185,7 @@ def test_left_over_accepted_files_go(home: Home) -> None:
     assert left.exists()
     report = Retention(home.open()).prune()
     assert report.deleted == {"accepted": 2}
-    assert [one for one, _ in accepted.files()] == [waiting]
+    assert [one.task_id for one in accepted.files()] == [waiting]
     assert [version for _, version, _ in accepted.records()] == [task.version + 1]
     assert not empty.exists()
 

@@ -7,6 +7,7 @@ from functools import cache
 from typing import NamedTuple
 
 from fairlead.base.files import opened
+from fairlead.base.ids import is_name
 
 
 class ProcessId(NamedTuple):
@@ -17,11 +18,12 @@ class ProcessId(NamedTuple):
 
 
 def user_name(uid: int) -> str:
-    """A user's name; one without an entry among the users is known by number."""
+    """A user's name; one who has none, or none that may be part of a path, is known by number."""
     try:
-        return pwd.getpwuid(uid).pw_name
+        name = pwd.getpwuid(uid).pw_name
     except KeyError:
-        return f"uid-{uid}"
+        name = ""
+    return name if is_name(name) else f"uid-{uid}"
 
 
 def host() -> str:

@@ -3,16 +3,29 @@
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from fairlead.base.files import folders_in, make_directory, names_in, remove_all, write_durably
 from fairlead.base.ids import bucket, check_id, is_id
+from fairlead.queue.task import Task
 from fairlead.queue.taskfile import FORMATS
 
 #: The folder of records of tasks that were changed or retried: they replace the files the tasks came as.
 CHANGED = "changed"
+#: Between a task's id and who handed it in, in the names of files: neither can hold one.
+SEPARATOR = "@"
+#: One name for each ending that a file may have come with.
+_NAMES = tuple(f"task{ending}" for ending in FORMATS)
+
+
+class AcceptedFile(NamedTuple):
+    """A file that a task came as, and who handed it in."""
+
+    task_id: str
+    owner: str
+    path: str
 
 
 class Accepted:
@@ -27,17 +40,23 @@ class Accepted:
         make_directory(self.changed)
         write_durably(self._record_path(record["id"], record["version"]), msgspec.json.encode(record))
 
-    def remove(self, task_id: str, version: int) -> None:
-        """The task is archived as of this version: its files have done their service. Later records stay."""
-        remove_all(self._path(task_id, ending) for ending in FORMATS)
-        remove_all(self._record_path(task_id, number) for number in range(version + 1))
+    def path(self, task_id: str, owner: str, name: str) -> str:
+        """Where an accepted file is: in the folder of its hour, with the ending that says its format."""
+        ending = os.path.splitext(name)[1].lower()
+        return os.path.join(self.directory, bucket(check_id(task_id)), f"{task_id}{SEPARATOR}{owner}{ending}")
 
-    def files(self) -> Iterator[tuple[str, str]]:
-        """Every dropped file as (task id, path), oldest hour first."""
+    def remove(self, task: Task) -> None:
+        """The task is archived as of this version: its files have done their service. Later records stay."""
+        remove_all(self.path(task.id, task.spec.submitter, ending) for ending in _NAMES)
+        remove_all(self._record_path(task.id, number) for number in range(task.version + 1))
+
+    def files(self) -> Iterator[AcceptedFile]:
+        """Every dropped file, oldest hour first."""
         for folder in self._hours():
             for name in names_in(folder):
+                task_id, _, owner = os.path.splitext(name)[0].partition(SEPARATOR)
                 if not name.startswith("."):
-                    yield os.path.splitext(name)[0], os.path.join(folder, name)
+                    yield AcceptedFile(task_id, owner, os.path.join(folder, name))
 
     def records(self) -> Iterator[tuple[str, int, str]]:
         """Every record of a changed task as (task id, version, path)."""
@@ -57,6 +76,3 @@ class Accepted:
 
     def _record_path(self, task_id: str, version: int) -> str:
         return os.path.join(self.changed, f"{check_id(task_id)}.{version}.json")
-
-    def _path(self, task_id: str, ending: str) -> str:
-        return os.path.join(self.directory, bucket(check_id(task_id)), task_id + ending)

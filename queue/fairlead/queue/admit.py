@@ -1,8 +1,8 @@
 """Taking claimed files into the store: the one way in, for the daemon's intake and for `submit`.
 
-A claimed file lies in spool/.intake under its task's id. From there it is parsed, made durable, entered into the
-store with one commit for the batch, and moved to accepted/, where it stays until the task is archived. A crash at any
-point leaves it in one of the two places, and doing it again is a no-op.
+A claimed file lies in the intake under its task's id and the name of who handed it in. From there it is parsed, made
+durable, entered into the store with one commit for the batch, and moved to accepted/, where it stays until the task is
+archived. A crash at any point leaves it in one of the two places, and doing it again is a no-op.
 
 The files of one submission are entered together or not at all. Until they are, they have temporary names: intake takes
 such a file only if the store knows its id, and one that nobody knows is pruned with the half-written ones.
@@ -29,20 +29,21 @@ from fairlead.base.files import (
     write_atomically,
 )
 from fairlead.base.identity import user_name
-from fairlead.base.ids import bucket, created_at, is_id, new_id
+from fairlead.base.ids import created_at, is_id, new_id
 from fairlead.base.logs import Log
 from fairlead.base.text import one_line, visible
 from fairlead.config.paths import Paths
 from fairlead.config.schema import Config
+from fairlead.queue.accepted import SEPARATOR, Accepted
 from fairlead.queue.errors import NoSuchTaskError, StoreBusyError, StoreUnavailableError
+from fairlead.queue.rights import check_member, check_submitter
 from fairlead.queue.store import Admitted, Store, Submission
 from fairlead.queue.task import Event, is_express
-from fairlead.queue.taskfile import parse_task
+from fairlead.queue.taskfile import Parsed, parse_task
 
 #: From this many files on, one syncfs is cheaper than an fsync each.
 MANY = 8
 _NAME_MAX = 255
-_SEPARATOR = "@"
 #: What makes a name a temporary one; it need not be random, since the id is.
 _UNFINISHED = f".{'0' * 16}.tmp"
 
@@ -56,6 +57,8 @@ class Claimed(Struct, frozen=True, kw_only=True):
 
     id: str
     path: str
+    #: Who handed it in, by the system's word.
+    owner: str
     #: The name it was dropped under.
     name: str
     #: Laid there by a submitter: the store may not know it yet.
@@ -88,30 +91,34 @@ class Admission:
         self.store = store
         self.clock = clock
         self.log = log
+        self.accepted = Accepted(paths.accepted)
 
-    def claim_name(self, task_id: str, name: str) -> str:
-        """Where a file waits between being claimed and being accepted."""
-        return claimed_path(self.paths, task_id, name)
+    def lay(self, owner: str, name: str, data: bytes, task_id: str, *, tentatively: bool = False) -> Claimed:
+        """Put content where a claimed file waits; it is durable once `admit` has taken it in.
 
-    def laid_name(self, task_id: str, name: str) -> str:
-        """Where a file of a submission waits until the store knows it."""
-        room = _NAME_MAX - len(task_id) - len(_SEPARATOR) - len(_UNFINISHED) - 1
-        return os.path.join(self.paths.intake, f".{task_id}{_SEPARATOR}{_tail(name, room)}{_UNFINISHED}")
+        Tentatively: under a name that intake leaves alone unless the store knows the task.
+        """
+        where = laid_path if tentatively else claimed_path
+        path = where(self.paths, task_id, owner, name)
+        write_atomically(path, data)
+        return Claimed(id=task_id, path=path, owner=owner, name=name)
 
     def claim(self, name: str) -> Claimed | None:
         """Give a dropped file its id by renaming it; None if somebody else took it, or it cannot be taken."""
         task_id = new_id(self.clock.wall_ms())
-        target = self.claim_name(task_id, name)
         make_directory(self.paths.intake)  # whoever tidies up the spool may have removed it
+        dropped = os.path.join(self.paths.spool, name)
         try:
-            os.rename(os.path.join(self.paths.spool, name), target)
+            owner = owner_of(dropped)
+            target = claimed_path(self.paths, task_id, owner, name)
+            os.rename(dropped, target)
         except FileNotFoundError:
             return None
         except OSError as error:
             # One such file must not keep the others waiting.
             self.log.warning("cannot_take_in", file=one_line(name), error=str(error))
             return None
-        return Claimed(id=task_id, path=target, name=name)
+        return Claimed(id=task_id, path=target, owner=owner, name=name)
 
     def claimed(self) -> list[Claimed]:
         """Files that were claimed and not yet accepted: by a process that died, or while the store was away."""
@@ -164,7 +171,7 @@ class Admission:
                 self._accept(file)
                 self._tell(one, read[file.id][0])
             # A name that intake leaves alone must not come back by a power cut after the answer.
-            for folder in {os.path.dirname(accepted_path(self.paths, file.id, file.name)) for file in files}:
+            for folder in {os.path.dirname(self._accepted_path(file)) for file in files}:
                 sync_directory(folder)
         notes = ((task_id, note) for task_id, (_, several) in read.items() for note in several)
         return Result(admitted=tuple(admitted), notes=tuple(notes))
@@ -172,15 +179,10 @@ class Admission:
     def _read(self, file: Claimed) -> tuple[Submission, tuple[str, ...]]:
         data = read_plain(file.path, self.config.limits.task_file_bytes)
         now = self.clock.wall_ms()
-        owner, config_file = self._owner(file.path), self.paths.config_file
-        parsed = parse_task(data, file.name, owner, self.config, now, config_file=config_file)
+        parsed = read_task(data, file.name, file.owner, self.config, self.paths, now)
         express = is_express(parsed.spec.user, parsed.spec.priority, self.config.operators)
         submission = Submission(id=file.id, spec=parsed.spec, created_at=created_at(file.id, now), express=express)
         return submission, tuple(parsed.notes)
-
-    def _owner(self, path: str) -> str:
-        """The user of a task that names none: configured, or the file's owner."""
-        return self.config.default_user or owner_of(path)
 
     def _make_durable(self, files: Sequence[Claimed]) -> None:
         """What is acknowledged must survive a power cut, as a file too."""
@@ -204,10 +206,13 @@ class Admission:
 
     def _accept(self, file: Claimed) -> None:
         """Move the file to where it stays until its task is archived."""
-        target = accepted_path(self.paths, file.id, file.name)
+        target = self._accepted_path(file)
         make_directory(os.path.dirname(target))
         with suppress(FileNotFoundError):
             os.rename(file.path, target)
+
+    def _accepted_path(self, file: Claimed) -> str:
+        return self.accepted.path(file.id, file.owner, file.name)
 
     def _tell(self, one: Admitted, submission: Submission) -> None:
         if one.new:
@@ -273,10 +278,27 @@ def _tail(name: str, room: int) -> str:
     return os.fsdecode(os.fsencode(name)[-room:])
 
 
-def claimed_path(paths: Paths, task_id: str, name: str) -> str:
+def read_task(data: bytes, name: str, owner: str, config: Config, paths: Paths, now: int) -> Parsed:
+    """Read a file that its owner hands in, and see that he may."""
+    if paths.is_system:
+        check_submitter(owner, config)
+    parsed = parse_task(data, name, owner, config, now, config_file=paths.config_file, is_system=paths.is_system)
+    if paths.is_system:
+        check_member(owner, parsed.spec.project, config)
+    return parsed
+
+
+def claimed_path(paths: Paths, task_id: str, owner: str, name: str) -> str:
     """Where a file waits between being claimed and being accepted."""
-    room = _NAME_MAX - len(task_id) - len(_SEPARATOR)
-    return os.path.join(paths.intake, f"{task_id}{_SEPARATOR}{_tail(name, room)}")
+    begin = f"{task_id}{SEPARATOR}{owner}{SEPARATOR}"
+    return os.path.join(paths.intake, begin + _tail(name, _NAME_MAX - len(begin)))
+
+
+def laid_path(paths: Paths, task_id: str, owner: str, name: str) -> str:
+    """Where a file of a submission waits until the store knows it."""
+    begin = f".{task_id}{SEPARATOR}{owner}{SEPARATOR}"
+    room = _NAME_MAX - len(begin) - len(_UNFINISHED)
+    return os.path.join(paths.intake, begin + _tail(name, room) + _UNFINISHED)
 
 
 def claimed_in(paths: Paths) -> list[Claimed]:
@@ -287,16 +309,11 @@ def claimed_in(paths: Paths) -> list[Claimed]:
 def _as_claimed(paths: Paths, entry: str) -> Claimed | None:
     is_laid = is_temporary(entry)
     shown = entry[1 : -len(_UNFINISHED)] if is_laid else entry
-    task_id, separator, name = shown.partition(_SEPARATOR)
+    task_id, _, rest = shown.partition(SEPARATOR)
+    owner, separator, name = rest.partition(SEPARATOR)
     if not separator or not is_id(task_id):
         return None
-    return Claimed(id=task_id, path=os.path.join(paths.intake, entry), name=name, is_laid=is_laid)
-
-
-def accepted_path(paths: Paths, task_id: str, name: str) -> str:
-    """Where an accepted task's file is: in the folder of its hour, with the ending that says its format."""
-    ending = os.path.splitext(name)[1].lower()
-    return os.path.join(paths.accepted, bucket(task_id), task_id + ending)
+    return Claimed(id=task_id, path=os.path.join(paths.intake, entry), owner=owner, name=name, is_laid=is_laid)
 
 
 def owner_of(path: str) -> str:

@@ -8,6 +8,7 @@ from fairlead.base.clock import Clock, SystemClock
 from fairlead.base.errors import RefusedError
 from fairlead.base.files import folders_in, make_directory, names_in
 from fairlead.base.logs import Log
+from fairlead.base.principals import forget_groups
 from fairlead.base.service import PATIENCE, lock_patiently
 from fairlead.config.loading import Settings, load
 from fairlead.config.paths import Paths
@@ -84,6 +85,7 @@ class Instance:
     def reload(self) -> list[str]:
         """Read the settings again; returns the keys that changed. Wrong settings change nothing."""
         before, self.settings = self.settings, load(self.paths, self.environ)
+        forget_groups()
         self.locks.lease = self.lease
         # Here, and not with the daemon's `apply_shares`: whoever records an end charges it.
         self.store.share = share_of(self.config)

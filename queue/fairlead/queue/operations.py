@@ -10,13 +10,13 @@ from msgspec.structs import replace
 from fairlead.base.bell import ring, ring_all
 from fairlead.base.clock import Clock
 from fairlead.base.errors import FairleadError, RefusedError, UsageError
-from fairlead.base.files import remove_all, sync_directory, sync_file, write_atomically
+from fairlead.base.files import remove_all, sync_directory, sync_file
 from fairlead.base.ids import check_name, new_id
 from fairlead.base.logs import Log
 from fairlead.config.paths import Paths
 from fairlead.config.schema import Config
 from fairlead.queue.accepted import Accepted
-from fairlead.queue.admit import Admission, Claimed, Result
+from fairlead.queue.admit import Admission, Claimed, Result, claimed_path, read_task
 from fairlead.queue.archive import Archive, archive_tasks
 from fairlead.queue.errors import NoSuchTaskError, StoreBusyError, StoreUnavailableError
 from fairlead.queue.instance import Instance
@@ -24,7 +24,7 @@ from fairlead.queue.record import record_of, task_of
 from fairlead.queue.states import ACTIVE, FINAL, Status
 from fairlead.queue.store import Restored, Store
 from fairlead.queue.task import Changes, Task, is_express
-from fairlead.queue.taskfile import Parsed, parse_task
+from fairlead.queue.taskfile import Parsed
 
 #: Scopes that can be paused.
 SCOPES = "`all`, `user:NAME` or `project:NAME`"
@@ -54,8 +54,7 @@ class Submitting:
     def check(self, name: str, data: bytes) -> Parsed:
         """Read the file as intake would; raises with all that is wrong, and nothing has happened."""
         instance = self.instance
-        now, config_file = instance.clock.wall_ms(), instance.paths.config_file
-        return check_submission(name, data, self.owner, instance.config, now, config_file)
+        return check_submission(name, data, self.owner, instance.config, instance.paths, instance.clock.wall_ms())
 
     def submit(self, files: Sequence[tuple[str, bytes]]) -> list[Submitted]:
         """Take all files in with one commit, durable when this returns, or none of them."""
@@ -98,32 +97,34 @@ class Submitting:
     def _lay(self, name: str, data: bytes) -> Claimed:
         """Lay the file where intake takes it up if this process dies after the commit, and only then."""
         task_id = new_id(self.instance.clock.wall_ms())
-        path = self.admission.laid_name(task_id, os.path.basename(name))
-        write_atomically(path, data)
-        return Claimed(id=task_id, path=path, name=os.path.basename(name))
+        return self.admission.lay(self.owner, os.path.basename(name), data, task_id, tentatively=True)
 
     def _take_away(self, laid: Sequence[Claimed]) -> None:
         """The command has failed: nothing of it may run later. What the store does not know, intake leaves alone."""
         with suppress(FairleadError, OSError):
-            remove_all(self.admission.claim_name(file.id, file.name) for file in laid)
+            remove_all(self._claimed(file) for file in laid)
             remove_all(file.path for file in laid if not self.admission.is_known(file.id))
+
+    def _claimed(self, file: Claimed) -> str:
+        """Where intake takes it up, whether or not the store knows it."""
+        return claimed_path(self.instance.paths, file.id, file.owner, file.name)
 
     def _spool(self, laid: Sequence[Claimed]) -> list[Submitted]:
         """The store is away: the files themselves are the acknowledgement, and intake takes them in later."""
         for file in laid:
             sync_file(file.path)
         for file in laid:
-            os.rename(file.path, self.admission.claim_name(file.id, file.name))
+            os.rename(file.path, self._claimed(file))
         sync_directory(self.instance.paths.intake)
         return [Submitted(id=file.id, name=file.name, spooled=True) for file in laid]
 
 
-def check_submission(name: str, data: bytes, owner: str, config: Config, now: int, config_file: str) -> Parsed:
+def check_submission(name: str, data: bytes, owner: str, config: Config, paths: Paths, now: int) -> Parsed:
     """Read a file that its owner submits as intake would; raises with all that is wrong."""
     limit = config.limits.task_file_bytes
     if len(data) > limit:
         raise UsageError(f"{name}: it has {len(data)} bytes; at most {limit} are allowed.")
-    return parse_task(data, name, config.default_user or owner, config, now, config_file=config_file)
+    return read_task(data, name, owner, config, paths, now)
 
 
 class Operations:
@@ -156,7 +157,7 @@ class Operations:
         """Let nobody bring a cancelled task back by rebuilding the store. Without room, the watchdog does it later."""
         try:
             archive_tasks(self.store, self.archive, [task])
-            self.accepted.remove(task.id, task.version)
+            self.accepted.remove(task)
         except OSError as error:
             self.log.warning("archived_later", task=task.id, error=str(error))
 

@@ -24,8 +24,7 @@ class Spooling:
 
     def check(self, name: str, data: bytes) -> Parsed:
         """Read the file as intake would; raises with all that is wrong."""
-        now, config_file = self.clock.wall_ms(), self.paths.config_file
-        return check_submission(name, data, self.owner, self.config, now, config_file)
+        return check_submission(name, data, self.owner, self.config, self.paths, self.clock.wall_ms())
 
     def submit(self, files: Sequence[tuple[str, bytes]]) -> list[Submitted]:
         """Lay all files into the spool, durably, or none: wrong ones are refused first, on an error all go again."""
@@ -43,4 +42,4 @@ class Spooling:
         return laid
 
     def _path(self, one: Submitted) -> str:
-        return claimed_path(self.paths, one.id, one.name)
+        return claimed_path(self.paths, one.id, self.owner, one.name)

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
+from fairlead.base.principals import is_among
 from fairlead.queue.states import Status
 
 #: From most to least urgent; a task's rank is its position here.
@@ -38,6 +39,8 @@ class Spec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     artifacts: tuple[str, ...] = ()
     #: The dropped file's name, for people.
     source: str = ""
+    #: Who handed it in, by the system's word: in the system's instance the user, else whoever made the file.
+    submitter: str = ""
 
 
 #: The reason of an attempt whose agent provably never started.
@@ -46,7 +49,7 @@ NEVER_STARTED = "never_started"
 
 def is_express(user: str, priority: Rank, operators: Collection[str]) -> bool:
     """Whether a task goes before everybody's: it is critical, and an operator's."""
-    return PRIORITIES[priority] == "critical" and user in operators
+    return PRIORITIES[priority] == "critical" and is_among(user, operators)
 
 
 class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -92,14 +92,24 @@ class Parsed(Struct, frozen=True):
 
 
 def parse_task(
-    data: bytes, name: str, owner: str, config: Config, now_ms: int, *, config_file: str = "config.yaml"
+    data: bytes,
+    name: str,
+    owner: str,
+    config: Config,
+    now_ms: int,
+    *,
+    config_file: str = "config.yaml",
+    is_system: bool = False,
 ) -> Parsed:
-    """Read the file `name`; it is `owner`'s unless the file, its project or the settings say otherwise."""
+    """Read the file `name`; it is `owner`'s unless the file, its project or the settings say otherwise.
+
+    In the system's instance nothing can say otherwise: there `owner` is the kernel's word.
+    """
     try:
         document = _format_of(name)(data)
     except DocumentError as error:
         raise TaskFileError(name, [one_line(str(error), 400)]) from None
-    draft = _Draft(document, config, now_ms, config_file)
+    draft = _Draft(document, config, now_ms, config_file, is_system=is_system)
     spec = draft.read(name, owner)
     draft.refuse_problems(name)
     return Parsed(spec, tuple(draft.notes))
@@ -136,12 +146,13 @@ class _ItemsError(UsageError):
 class _Draft:
     """One file on its way to a Spec: reads key after key and collects every problem."""
 
-    def __init__(self, document: Document, config: Config, now_ms: int, config_file: str) -> None:
+    def __init__(self, document: Document, config: Config, now_ms: int, config_file: str, *, is_system: bool) -> None:
         self.notes: list[str] = []
         self._document = document
         self._config = config
         self._now_ms = now_ms
         self._config_file = config_file
+        self._is_system = is_system
         self._problems: list[tuple[int, str]] = []
         self._more = 0
         self._wrong: set[str | int] = set()
@@ -177,6 +188,7 @@ class _Draft:
             env=self._field("env", _env, {}),
             artifacts=self._field("artifacts", _artifacts, ()),
             source=self._field("source", _source, one_line(name, MAX_SOURCE)),
+            submitter=owner,
         )
 
     def refuse_problems(self, name: str) -> None:
@@ -241,8 +253,10 @@ class _Draft:
         return action or kind or agent
 
     def _user(self, settings: Project, owner: str) -> str:
-        default = settings.owner or self._config.default_user or owner
+        default = owner if self._is_system else settings.owner or self._config.default_user or owner
         user = self._field("user", _name("user"), default)
+        if self._is_system and user != owner:
+            self._problem(f"this is {user}'s, but {owner} submits it; leave the key out: your tasks are yours", "user")
         try:
             return check_name(user, "user")  # an owner is whatever the system calls him
         except UsageError as error:

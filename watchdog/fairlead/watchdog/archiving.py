@@ -60,7 +60,7 @@ class Archiving:
 
     def tidy(self, task: Task) -> None:
         """The task is archived: its accepted file goes, its run directories move to finished/."""
-        self.accepted.remove(task.id, task.version)
+        self.accepted.remove(task)
         self._put_away_runs(task)
 
     def _put_away_runs(self, task: Task) -> None:

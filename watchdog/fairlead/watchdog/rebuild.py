@@ -33,7 +33,7 @@ from fairlead.conductor.orders import MARKER, TASK_MARKER, read_launch
 from fairlead.config.loading import load
 from fairlead.config.paths import Paths
 from fairlead.queue.accepted import Accepted
-from fairlead.queue.admit import claimed_in, owner_of
+from fairlead.queue.admit import Claimed, claimed_in
 from fairlead.queue.archive import Archive
 from fairlead.queue.instance import Presence, share_of
 from fairlead.queue.record import task_of
@@ -156,22 +156,22 @@ class Rebuild:
         for task_id, _, path in sorted(self.accepted.records()):
             with self._noting(path):
                 found[task_id] = self._restored(*task_of(read_json(path)))
-        for task_id, path, name in chain(self._accepted_files(), self._left_in_intake()):
-            if is_id(task_id) and task_id not in found:
-                with self._noting(path):
-                    found[task_id] = self._from_file(task_id, path, name)
+        for file in chain(self._accepted_files(), self._left_in_intake()):
+            if is_id(file.id) and file.id not in found:
+                with self._noting(file.path):
+                    found[file.id] = self._from_file(file)
         return found
 
-    def _accepted_files(self) -> Iterator[tuple[str, str, str]]:
-        for task_id, path in self.accepted.files():
-            yield task_id, path, os.path.basename(path)
+    def _accepted_files(self) -> Iterator[Claimed]:
+        for task_id, owner, path in self.accepted.files():
+            yield Claimed(id=task_id, path=path, owner=owner, name=os.path.basename(path))
 
-    def _left_in_intake(self) -> Iterator[tuple[str, str, str]]:
+    def _left_in_intake(self) -> Iterator[Claimed]:
         """Files that were not moved on. What a submitter laid there has entered the store if it has runs."""
         runs = {os.path.basename(run_dir).rpartition(".")[0] for run_dir in rundir.all_active(self.paths.conductor)}
         for file in claimed_in(self.paths):
             if not file.is_laid or file.id in runs:
-                yield file.id, file.path, file.name
+                yield file
 
     @contextmanager
     def _noting(self, path: str) -> Iterator[None]:
@@ -181,12 +181,12 @@ class Rebuild:
         except (FairleadError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             self.report.unreadable.append((path, str(error)))
 
-    def _from_file(self, task_id: str, path: str, name: str) -> Restored:
-        made = created_at(task_id, self.clock.wall_ms())
-        data = read_plain(path, self.config.limits.task_file_bytes)
-        owner = self.config.default_user or owner_of(path)
-        spec = parse_task(data, name, owner, self.config, made).spec
-        task = Task(id=task_id, seq=0, spec=spec, status=Status.QUEUED, version=1, created_at=made, updated_at=made)
+    def _from_file(self, file: Claimed) -> Restored:
+        """The task as its file tells it. Who may submit was asked when it came in, and does not matter any more."""
+        made = created_at(file.id, self.clock.wall_ms())
+        data = read_plain(file.path, self.config.limits.task_file_bytes)
+        spec = parse_task(data, file.name, file.owner, self.config, made, is_system=self.paths.is_system).spec
+        task = Task(id=file.id, seq=0, spec=spec, status=Status.QUEUED, version=1, created_at=made, updated_at=made)
         return self._restored(task, [])
 
     def _restored(self, task: Task, attempts: Sequence[Attempt]) -> Restored:

@@ -13,7 +13,7 @@ from fairlead.base.errors import FairleadError
 from fairlead.base.files import folders_in, is_temporary, names_in, remove
 from fairlead.base.ids import created_at, is_id
 from fairlead.conductor.rundir import finished_dir
-from fairlead.queue.accepted import Accepted
+from fairlead.queue.accepted import Accepted, AcceptedFile
 from fairlead.queue.archive import Archive
 from fairlead.queue.errors import NoSuchTaskError
 from fairlead.queue.instance import Instance
@@ -136,14 +136,14 @@ class Retention:
 
     def _prune_accepted(self, report: Pruned, most: int | None) -> None:
         """Accepted files of archived tasks: a crash came between the archive and the tidying."""
-        for task_id, path in self._next_accepted(most):
-            self._prune_if_archived(task_id, 0, path, report)
+        for file in self._next_accepted(most):
+            self._prune_if_archived(file.task_id, 0, file.path, report)
         for task_id, version, path in self.accepted.records():
             self._prune_if_archived(task_id, version, path, report)
         if not report.dry_run:
             self.accepted.remove_empty_folders()
 
-    def _next_accepted(self, most: int | None) -> list[tuple[str, str]]:
+    def _next_accepted(self, most: int | None) -> list[AcceptedFile]:
         found = list(islice(self._to_look_at, most))
         if most is None or len(found) < most:
             self._to_look_at = self.accepted.files()
