@@ -1,7 +1,7 @@
 """The conductor as a service: a spawner that waits at a socket, and outlives every restart of who asks it.
 
-Started as `python -m fairlead.conductor.service SOCKET BELLS`. When it is stopped, supervisors go on: they write the ends
-of their runs by themselves.
+Started as `python -m fairlead.conductor.service SOCKET BELLS`. When it is stopped, supervisors go on: they write the
+ends of their runs by themselves.
 """
 
 import os
@@ -31,10 +31,10 @@ def door_at(path: str) -> socket.socket:
 
 
 def _clear(path: str) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC) as probe:
-        with suppress(FileNotFoundError, ConnectionRefusedError):
-            probe.connect(path)
-            raise RefusedError(f"somebody listens at {path} already: leave the work to him, or stop him first.")
+    probe = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+    with probe, suppress(FileNotFoundError, ConnectionRefusedError):
+        probe.connect(path)
+        raise RefusedError(f"somebody listens at {path} already: leave the work to him, or stop him first.")
     with suppress(FileNotFoundError):
         if stat.S_ISSOCK(os.lstat(path).st_mode):
             os.unlink(path)

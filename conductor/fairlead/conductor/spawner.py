@@ -42,7 +42,9 @@ class Child:
 class Spawner:
     """Forks supervisors, hands them further runs, and cleans up behind those that die."""
 
-    def __init__(self, bells: str, *, requester: socket.socket | None = None, door: socket.socket | None = None) -> None:
+    def __init__(
+        self, bells: str, *, requester: socket.socket | None = None, door: socket.socket | None = None
+    ) -> None:
         self.bells = bells
         #: Those who ask for supervisors, by descriptor.
         self.requesters: dict[int, socket.socket] = {}
