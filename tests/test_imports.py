@@ -10,10 +10,11 @@ MAY_IMPORT = {
     "config": {"base"},
     "queue": {"base", "config"},
     "conductor": {"base", "config", "queue", "systemd"},
+    "porter": {"base", "config", "systemd", "conductor"},
     "daemon": {"base", "config", "queue", "conductor", "systemd"},
     "watchdog": {"base", "config", "queue", "conductor", "systemd"},
     "systemd": {"base", "config"},
-    "cli": {"base", "config", "queue", "conductor", "daemon", "watchdog", "systemd"},
+    "cli": {"base", "config", "queue", "conductor", "daemon", "watchdog", "systemd", "porter"},
 }
 
 

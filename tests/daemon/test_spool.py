@@ -13,7 +13,8 @@ from tests.support.instance import NO_POLLS, Home
 from tests.support.patience import stays
 
 from fairlead.base.clock import SystemClock
-from fairlead.daemon.spool import Spool, being_written, is_left_alone, status_of
+from fairlead.base.dropping import being_written, is_left_alone
+from fairlead.daemon.spool import Spool, status_of
 
 GOOD = b'{"prompt": "true", "user": "ann"}'
 

@@ -127,10 +127,11 @@ def remove(path: str) -> bool:
     return True
 
 
-def read_plain(path: str, limit: int, *, linked: bool = False) -> bytes:
+def read_plain(path: str, limit: int, *, linked: bool = False, owner: int | None = None) -> bytes:
     """Read a regular file of at most `limit` bytes, following no link and waiting for nobody.
 
-    With `linked` it may have several names: only where nobody else can give it one that he gains by.
+    With `linked` it may have several names: only where nobody else can give it one that he gains by. With an `owner` it
+    must be that user's.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
@@ -141,7 +142,7 @@ def read_plain(path: str, limit: int, *, linked: bool = False) -> bytes:
             raise UnsafeFileError("it is a socket or a device, not a regular file") from error
         raise
     try:
-        return _read_checked(fd, limit, linked=linked)
+        return _read_checked(fd, limit, linked=linked, owner=owner)
     finally:
         os.close(fd)
 
@@ -183,16 +184,29 @@ def write_all(fd: int, data: bytes | memoryview) -> None:
         view = view[os.write(fd, view) :]
 
 
+def remove_tree(path: str) -> None:
+    """Remove a directory with all below it; nested deeper than Python follows, rm goes all the way."""
+    import shutil  # noqa: PLC0415 - the short commands remove no trees, and should not pay for it
+    import subprocess  # noqa: PLC0415 - as above
+
+    try:
+        shutil.rmtree(path, ignore_errors=True)
+    except RecursionError:
+        subprocess.run(["/bin/rm", "-rf", "--", path], check=False)
+
+
 def remove_all(paths: Iterable[str]) -> None:
     """Remove those of the files that are there."""
     for path in paths:
         remove(path)
 
 
-def _read_checked(fd: int, limit: int, *, linked: bool) -> bytes:
+def _read_checked(fd: int, limit: int, *, linked: bool, owner: int | None) -> bytes:
     status = os.fstat(fd)
     if not stat.S_ISREG(status.st_mode):
         raise UnsafeFileError("it is not a regular file")
+    if owner is not None and status.st_uid != owner:
+        raise UnsafeFileError("it belongs to somebody else; copy it instead")
     if status.st_nlink > 1 and not linked:
         raise UnsafeFileError("it has more than one name (hard link); copy it instead")
     if status.st_size > limit:

@@ -26,6 +26,25 @@ def user_name(uid: int) -> str:
     return name if is_name(name) else f"uid-{uid}"
 
 
+def home_of(user: str) -> str:
+    """Where a user is at home; / for one whom the system does not know."""
+    entry = _entry(user)
+    return entry.pw_dir if entry else "/"
+
+
+def shell_of(user: str) -> str:
+    """A user's login shell."""
+    entry = _entry(user)
+    return entry.pw_shell if entry and entry.pw_shell else "/bin/sh"
+
+
+def _entry(user: str) -> pwd.struct_passwd | None:
+    try:
+        return pwd.getpwnam(user)
+    except KeyError:
+        return None
+
+
 def host() -> str:
     """This machine's name."""
     return socket.gethostname()

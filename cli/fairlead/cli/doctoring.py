@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from fairlead.base.bell import is_heard
+from fairlead.base.dropping import is_left_alone
 from fairlead.base.durations import show_duration
 from fairlead.base.errors import FairleadError
 from fairlead.base.files import names_in
@@ -20,7 +21,6 @@ from fairlead.config.loading import load
 from fairlead.config.paths import Paths
 from fairlead.config.problems import ConfigError
 from fairlead.config.schema import Config
-from fairlead.daemon.spool import is_left_alone
 from fairlead.queue.errors import NoSuchTaskError
 from fairlead.queue.instance import StoreMissingError, refuse_missing_store
 from fairlead.queue.services import SERVICES, starter

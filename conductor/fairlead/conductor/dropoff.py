@@ -10,11 +10,17 @@ from fairlead.conductor.output import read_tail
 from fairlead.conductor.results import read_result
 
 #: So much of the progress file's end is looked at.
-_PROGRESS = 500
+PROGRESS_BYTES = 500
 
 
 class DropOff(Protocol):
-    """Where an agent leaves what it has to say."""
+    """Where an agent finds what it is to read, and leaves what it has to say."""
+
+    def prepare(self) -> tuple[Launch, int]:
+        """Make it; returns the orders as they can be carried out, and standard input, which is the caller's to close.
+
+        Raises OSError or ValueError if the agent could not be started.
+        """
 
     def progress(self) -> str:
         """The last line of what it says about its progress."""
@@ -24,6 +30,9 @@ class DropOff(Protocol):
 
     def artifacts(self) -> list[str]:
         """The files in its tree that the task's patterns name."""
+
+    def clear(self) -> None:
+        """The run is over: remove what nobody needs any more."""
 
 
 class OwnDropOff:
@@ -33,9 +42,13 @@ class OwnDropOff:
         self._dir = run_dir
         self._launch = launch
 
+    def prepare(self) -> tuple[Launch, int]:
+        """All is there; standard input is the prompt, or nothing."""
+        return self._launch, os.open(self._launch.stdin or os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+
     def progress(self) -> str:
         """The last line of what it says about its progress."""
-        return last_line(read_tail(os.path.join(self._dir, orders.PROGRESS), _PROGRESS))
+        return last_line(read_tail(os.path.join(self._dir, orders.PROGRESS), PROGRESS_BYTES))
 
     def result(self) -> Any:  # noqa: ANN401 - whatever the agent wrote
         """Its result; raises FileNotFoundError or UnusableResultError."""
@@ -44,6 +57,9 @@ class OwnDropOff:
     def artifacts(self) -> list[str]:
         """The files in its tree that the task's patterns name."""
         return find_artifacts(self._launch.cwd, self._launch.artifacts, self._launch.artifacts_max)
+
+    def clear(self) -> None:
+        """It is kept with the run."""
 
 
 def last_line(data: bytes) -> str:

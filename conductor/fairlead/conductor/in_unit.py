@@ -16,6 +16,7 @@ from fairlead.base.identity import ProcessId
 from fairlead.conductor import tree
 from fairlead.conductor.agent import OUT_OF_MEMORY, End, Stdio
 from fairlead.conductor.orders import InUnit, Launch
+from fairlead.conductor.porter import Porter
 from fairlead.systemd.unit import (
     NoManagerError,
     NotStartedError,
@@ -163,6 +164,8 @@ class UnitAgent:
 
 def units_by(by: str, folder: str) -> Units:
     """Who starts and ends units: systemd itself, or a porter by the path of his socket."""
+    if by.startswith("/"):
+        return Porter(by)
     from fairlead.systemd.transient import TransientUnits  # noqa: PLC0415 - who asks a porter needs no D-Bus
 
     return TransientUnits(by, folder)

@@ -9,6 +9,8 @@ import msgspec
 
 from fairlead.base.clock import iso
 from fairlead.base.errors import RefusedError
+from fairlead.base.identity import home_of, shell_of
+from fairlead.conductor.errands import RUNS
 from fairlead.conductor.orders import MARKER, NAME, PROGRESS, PROMPT, RESULT, TASK_MARKER, InUnit, Launch
 from fairlead.config.paths import Paths
 from fairlead.config.places import directory_of
@@ -16,6 +18,8 @@ from fairlead.config.schema import Agent, Config, Project, Sandbox
 from fairlead.queue.store import Claim
 from fairlead.queue.task import PRIORITIES, Spec, Task
 from fairlead.systemd.unit import unit_of
+
+_LOGIN_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
 class CannotLaunchError(RefusedError):
@@ -33,11 +37,13 @@ def prepare_launch(
     agent = _agent(spec, config)
     project = config.projects.get(spec.project)
     cwd = _directory(spec, config, paths)
-    env = _environment(claim, run_dir, agent, project, config, environ)
-    values = _placeholders(claim.task, run_dir, cwd)
+    drop_off = drop_off_of(claim.task, paths) if paths.is_system else run_dir
+    env = _environment(claim, drop_off, agent, project, _inherited(spec.user, config, paths, environ))
+    values = _placeholders(claim.task, drop_off, cwd)
     argv = spec.command or tuple(expand(part, values) for part in agent.command)
+    program = argv[0] if paths.is_system else _program(argv[0], env, cwd)  # his clerk finds it as the user does
     return Launch(
-        argv=(_program(argv[0], env, cwd), *argv[1:]),
+        argv=(program, *argv[1:]),
         cwd=cwd,
         env=env,
         stdin=values["prompt_file"] if agent.stdin == "prompt" else None,
@@ -51,26 +57,40 @@ def prepare_launch(
         artifacts_max=config.limits.artifacts,
         bells=paths.bells,
         task=_readable(claim.task),
-        unit=_unit(claim.task, cwd, agent, project, config, starter) if starter else None,
+        unit=_unit(claim.task, (cwd, drop_off), agent, project, config, paths, starter) if starter else None,
     )
 
 
-def _unit(task: Task, cwd: str, agent: Agent, project: Project | None, config: Config, starter: str) -> InUnit:
+def drop_off_of(task: Task, paths: Paths) -> str:
+    """Where an agent of another user finds what it is to read, and leaves its result: in that user's spool."""
+    return os.path.join(paths.spool, task.spec.user, RUNS, f"{task.id}.{task.attempt}")
+
+
+def _unit(
+    task: Task,
+    writable: tuple[str, ...],
+    agent: Agent,
+    project: Project | None,
+    config: Config,
+    paths: Paths,
+    starter: str,
+) -> InUnit:
     return InUnit(
         name=unit_of(task.id, task.attempt),
         description=f"{task.spec.agent} for {task.spec.user}: task {task.id}, attempt {task.attempt}",
         by=starter,
-        sandbox=_sandbox(cwd, config.sandbox, agent.sandbox, project.sandbox if project else Sandbox()),
+        user=task.spec.user if paths.is_system else None,
+        sandbox=_sandbox(writable, config.sandbox, agent.sandbox, project.sandbox if project else Sandbox()),
     )
 
 
-def _sandbox(cwd: str, *layers: Sandbox) -> dict[str, Any]:
+def _sandbox(writable: tuple[str, ...], *layers: Sandbox) -> dict[str, Any]:
     """What the run may use and reach: of the settings the most particular one, paths from all."""
     merged: dict[str, Any] = {}
     for layer in layers:
         merged |= {key: value for key, value in msgspec.structs.asdict(layer).items() if value is not None}
     paths = [path for layer in layers for path in layer.read_write_paths]
-    return merged | {"read_write_paths": [cwd, *paths]}
+    return merged | {"read_write_paths": [*dict.fromkeys((*writable, *paths))]}
 
 
 def expand(template: str, values: Mapping[str, str]) -> str:
@@ -97,12 +117,22 @@ def _directory(spec: Spec, config: Config, paths: Paths) -> str:
     project = config.projects.get(spec.project)
     if project is None and spec.project != config.default_project:
         raise CannotLaunchError(_not_known("project", spec.project, {*config.projects, config.default_project}))
-    path = directory_of(spec.project, config, paths)
-    if not os.path.isdir(path):
+    path = directory_of(spec.project, config, paths, spec.user)
+    if not paths.is_system and not os.path.isdir(path):  # there it is another user's, who looks for himself
         raise CannotLaunchError(
             f"project {spec.project!r} is at {path}, which is not a directory; make it, then retry."
         )
     return path
+
+
+def _inherited(user: str, config: Config, paths: Paths, environ: Mapping[str, str]) -> dict[str, str]:
+    """An allow-list of our own environment; of another user's agent with what a login would set."""
+    env = {name: environ[name] for name in config.environment if name in environ}
+    if not paths.is_system:
+        return env
+    home, shell = home_of(user), shell_of(user)
+    path = f"{home}/.local/bin:{_LOGIN_PATH}"
+    return env | {"HOME": home, "USER": user, "LOGNAME": user, "SHELL": shell, "PATH": path}
 
 
 def _environment(
@@ -110,13 +140,11 @@ def _environment(
     run_dir: str,
     agent: Agent,
     project: Project | None,
-    config: Config,
-    environ: Mapping[str, str],
+    inherited: dict[str, str],
 ) -> dict[str, str]:
-    """An allow-list of ours, then what agent, project and task add, then Fairlead's own names."""
+    """What is inherited, then what agent, project and task add, then Fairlead's own names."""
     spec = claim.task.spec
-    env = {name: environ[name] for name in config.environment if name in environ}
-    env |= agent.env | (project.env if project else {}) | spec.env
+    env = inherited | agent.env | (project.env if project else {}) | spec.env
     return env | {
         MARKER: claim.lock_id,
         TASK_MARKER: claim.task.id,

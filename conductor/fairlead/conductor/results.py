@@ -22,10 +22,19 @@ class UnusableResultError(FairleadError):
 def read_result(path: str, limit: int) -> Any:  # noqa: ANN401 - whatever the agent wrote
     """Read an agent's result file."""
     try:
-        result = json.decode(read_plain(path, min(limit, MAX_BYTES)))
+        data = read_plain(path, min(limit, MAX_BYTES))
     except FileNotFoundError:
         raise
-    except (FairleadError, OSError, ValueError) as error:
+    except (FairleadError, OSError) as error:
+        raise UnusableResultError(str(error)) from error
+    return parse_result(data)
+
+
+def parse_result(data: bytes) -> Any:  # noqa: ANN401 - whatever the agent wrote
+    """What an agent's result file holds."""
+    try:
+        result = json.decode(data)
+    except ValueError as error:
         raise UnusableResultError(str(error)) from error
     except RecursionError:
         raise UnusableResultError(_TOO_DEEP) from None

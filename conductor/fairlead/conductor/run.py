@@ -13,11 +13,13 @@ from msgspec import json
 from fairlead.base.bell import ring
 from fairlead.base.clock import Clock, iso
 from fairlead.base.errors import FairleadError, is_machine_trouble
-from fairlead.base.files import opened, read_plain, sync_directory
+from fairlead.base.files import read_plain, sync_directory
 from fairlead.base.identity import this_process
 from fairlead.conductor import rundir
 from fairlead.conductor.agent import OUT_OF_MEMORY, Agent, Child, End
+from fairlead.conductor.clerked import ClerkedDropOff
 from fairlead.conductor.dropoff import DropOff, OwnDropOff
+from fairlead.conductor.in_unit import UnitAgent, units_by
 from fairlead.conductor.meta import (
     NO_ROOM,
     VOID,
@@ -31,6 +33,7 @@ from fairlead.conductor.meta import (
 from fairlead.conductor.orders import Launch
 from fairlead.conductor.output import STDERR, STDOUT, Output, last_words
 from fairlead.conductor.place import Place
+from fairlead.conductor.porter import Porter
 from fairlead.conductor.prctl import lay_down, take_up
 from fairlead.conductor.results import UnusableResultError, cost_of
 from fairlead.queue.states import Status
@@ -64,10 +67,9 @@ class Run:
         self.no_other = no_other
         self.poll = select.poll()
         self.output = Output(run_dir, launch.output_bytes, self.poll)
-        self.agent = agent_for(launch, run_dir, self.poll)
+        self.agent, self.drop_off = hands_for(launch, run_dir, meta.user, self.poll)
         #: The agent has been started.
         self.has_agent = False
-        self.drop_off: DropOff = OwnDropOff(run_dir, launch)
         #: Why the run is being ended from outside: timeout, cancelled, interrupted.
         self.stopping: tuple[str, str] | None = None
         self.next_beat = 0.0
@@ -120,13 +122,12 @@ class Run:
 
     def start_agent(self) -> None:
         """Start the agent, with pipes for its output."""
-        launch = self.launch
-        with (
-            opened(launch.stdin or os.devnull, os.O_RDONLY) as stdin,
-            self.output.into(STDOUT) as out,
-            self.output.into(STDERR) as err,
-        ):
-            self.agent.start(launch, (stdin, out, err))
+        launch, stdin = self.drop_off.prepare()
+        try:
+            with self.output.into(STDOUT) as out, self.output.into(STDERR) as err:
+                self.agent.start(launch, (stdin, out, err))
+        finally:
+            os.close(stdin)
         self.has_agent = True
         self.meta.pid = self.agent.pid
         now = self.clock.boot()
@@ -273,6 +274,7 @@ class Run:
             os.close(fd)
         self.place.leave()
         self.agent.leave()
+        self.drop_off.clear()
 
     def conclude(self) -> None:
         """Everything of the run has ended: say how."""
@@ -331,13 +333,14 @@ class Run:
         self.place.persist(lambda: sync_directory(self.dir))
 
 
-def agent_for(launch: Launch, run_dir: str, poll: "select.poll") -> Agent:
-    """The agent as the orders want it: a child process, or in a unit of its own."""
+def hands_for(launch: Launch, run_dir: str, user: str, poll: "select.poll") -> tuple[Agent, DropOff]:
+    """The agent as the orders want it, a child process or in a unit of its own, and the way to what it leaves."""
     if launch.unit is None:
-        return Child()
-    from fairlead.conductor.in_unit import UnitAgent, units_by  # noqa: PLC0415 - supervisors of children stay small
-
-    return UnitAgent(units_by(launch.unit.by, run_dir), launch.unit, poll)
+        return Child(), OwnDropOff(run_dir, launch)
+    if launch.unit.user is None:
+        return UnitAgent(units_by(launch.unit.by, run_dir), launch.unit, poll), OwnDropOff(run_dir, launch)
+    porter = Porter(launch.unit.by)
+    return UnitAgent(porter, launch.unit, poll), ClerkedDropOff(porter, user, run_dir, launch)
 
 
 def read_cancel(run_dir: str) -> str | None:

@@ -11,6 +11,10 @@ from fairlead.base.errors import UsageError
 
 #: Where the sockets of the system's instance are.
 SYSTEM_RUN = "/run/fairlead"
+#: The porter's is in a directory of root's: what runs as root touches nothing where others may write.
+SYSTEM_PORTER = "/run/fairlead-porter.sock"
+#: The account that all services of the system's instance have, but for the porter.
+SERVICE_USER = "_fairlead"
 
 
 class Kind(StrEnum):
@@ -57,7 +61,9 @@ class Paths:
         #: Where everybody may ask for what he is entitled to.
         self.api = os.path.join(self.run, "api.sock")
         #: Where the services ask for what only root can do.
-        self.porter = os.path.join(self.run, "porter.sock")
+        self.porter = SYSTEM_PORTER if self.is_system else os.path.join(self.run, "porter.sock")
+        #: Where the conductor hears which runs are to be looked after.
+        self.conductor_socket = os.path.join(self.run, "conductor.sock")
 
     @property
     def is_system(self) -> bool:

@@ -195,6 +195,12 @@ class Limits(Section, frozen=True):
     ] = 10 << 20
     result_bytes: Annotated[Count, Meta(description="The largest result.json that is taken over.")] = 1 << 20
     task_file_bytes: Annotated[Count, Meta(description="The largest task file that is accepted.")] = 1 << 20
+    spool_files: Annotated[
+        Count, Meta(description="In the system's instance: files in a user's spool; beyond that he is told to wait.")
+    ] = 10_000
+    spool_bytes: Annotated[
+        Size, Meta(description="In the system's instance: bytes in a user's spool; beyond that he is told to wait.")
+    ] = 1 << 30
     artifacts: Annotated[Count, Meta(description="How many artifact paths are recorded for one run.")] = 1000
     pending_warn: Annotated[Count, Meta(description="Waiting tasks of one user from which on a warning is given.")] = (
         1000

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from fairlead.base.bell import ring_all
+from fairlead.base.dropping import being_written
 from fairlead.base.errors import is_machine_trouble
 from fairlead.base.files import write_atomically
 from fairlead.base.identity import boot_id, host
@@ -25,7 +26,8 @@ from fairlead.conductor.meta import Meta
 from fairlead.conductor.orders import Launch
 from fairlead.conductor.starter import starter_of
 from fairlead.config.schema import Config
-from fairlead.daemon.spool import Spool, being_written
+from fairlead.daemon.deliveries import Deliveries
+from fairlead.daemon.spool import Spool
 from fairlead.queue.admit import Admission, Claimed
 from fairlead.queue.claims import (
     FOREIGN_LOCK,
@@ -73,7 +75,9 @@ class MortalLauncher(Launcher, Protocol):
 class Dispatcher:
     """One pass at a time; holds nothing that a crash could lose."""
 
-    def __init__(self, instance: Instance, launcher: MortalLauncher, spool: Spool) -> None:
+    def __init__(
+        self, instance: Instance, launcher: MortalLauncher, spool: Spool, deliveries: Deliveries | None = None
+    ) -> None:
         self.instance = instance
         self.paths = instance.paths
         self.store = instance.store
@@ -81,6 +85,8 @@ class Dispatcher:
         self.log = instance.log
         self.launcher = launcher
         self.spool = spool
+        #: In the system's instance: what clerks bring from the users' spools, instead of a spool of our own.
+        self.deliveries = deliveries
         self.admission = Admission(self.paths, instance.config, self.store, self.clock, self.log)
         #: Something may have been dropped: look at the spool.
         self.look_around = True
@@ -150,12 +156,34 @@ class Dispatcher:
 
     def take_in_files(self) -> None:
         """Dropped files become tasks, one batch per pass, so that starting is never far behind a flood."""
-        waiting = [claim for name in self._next_names() if (claim := self._take(name))]
+        waiting = self._collect(self.deliveries) if self.deliveries else self._take_batch()
         if self.look_around:
             waiting = self._with_left_files(waiting)
-        if waiting and self.admission.admit(waiting).admitted:
+        if waiting and self._admit(waiting):
             ring_all(self.paths.bells, "queued", but="daemon")
         self.look_around = False  # only now: after a step that failed, there is still something to look at
+
+    def _admit(self, waiting: list[Claimed]) -> bool:
+        """Enter these; True if there are new tasks."""
+        if self.deliveries is None:
+            return bool(self.admission.admit(waiting).admitted)
+        try:
+            result = self.admission.admit(waiting)
+        except BaseException:
+            self.deliveries.drop_pending()
+            raise
+        self.deliveries.settle(waiting, result)
+        return bool(result.admitted)
+
+    def _collect(self, deliveries: Deliveries) -> list[Claimed]:
+        if self.look_around:
+            deliveries.look_around()
+        waiting = deliveries.collect(self.admission, self.config)
+        self.settling = deliveries.has_unsettled
+        return waiting
+
+    def _take_batch(self) -> list[Claimed]:
+        return [claim for name in self._next_names() if (claim := self._take(name))]
 
     def _next_names(self) -> list[str]:
         """A batch of complete files, from a new look or left over from the last."""
@@ -417,4 +445,6 @@ class Dispatcher:
     def close(self) -> None:
         """Let go of everything; agents go on."""
         self.spool.close()
+        if self.deliveries is not None:
+            self.deliveries.close()
         self.launcher.close()

@@ -7,9 +7,11 @@ from contextlib import suppress
 from fairlead.base.bell import ring_all
 from fairlead.base.errors import FairleadError
 from fairlead.base.logs import Log
-from fairlead.conductor.launcher import ProcessLauncher
+from fairlead.conductor.launcher import ProcessLauncher, ServiceLauncher
+from fairlead.conductor.porter import Porter
 from fairlead.conductor.starter import starter_of
 from fairlead.config.paths import Paths
+from fairlead.daemon.deliveries import Deliveries
 from fairlead.daemon.dispatcher import Dispatcher
 from fairlead.daemon.spool import Spool
 from fairlead.queue.claims import MACHINE_TROUBLE, NOBODY_CAME
@@ -30,8 +32,17 @@ class Daemon(Service):
         intervals = self.instance.config.intervals
         inotify = self.instance.config.spool.inotify
         spool = Spool(paths, self.instance.clock, settle=intervals.settle, inotify=inotify)
-        launcher = ProcessLauncher(paths.error_log, paths.bells)
-        self.dispatcher = Dispatcher(self.instance, launcher, spool)
+        conductor = environ.get("FAIRLEAD_CONDUCTOR")
+        launcher = ServiceLauncher(conductor) if conductor else ProcessLauncher(paths.error_log, paths.bells)
+        self.dispatcher = Dispatcher(self.instance, launcher, spool, self._deliveries())
+
+    def _deliveries(self) -> Deliveries | None:
+        """In the system's instance others' spools are reached by clerks alone."""
+        instance = self.instance
+        if not instance.paths.is_system:
+            return None
+        porter = Porter(instance.paths.porter)
+        return Deliveries(instance.paths.spool, porter, instance.store, instance.clock, self.log)
 
     def run(self, *, ready: Callable[[], None] = lambda: None) -> None:
         """Work until asked to stop; agents go on."""
@@ -58,6 +69,8 @@ class Daemon(Service):
         inotify = self.dispatcher.spool.inotify
         if inotify is not None:
             self.waiter.watch(inotify.fileno())
+        if self.dispatcher.deliveries is not None:
+            self.waiter.watch(self.dispatcher.deliveries.fileno())
         elif self.instance.config.spool.inotify:
             self.log.warning("no_inotify", poll=self.instance.config.intervals.poll)
         instance = self.instance

@@ -1,7 +1,5 @@
 """The spool directory: which dropped files are complete, and being woken when one is."""
 
-import errno
-import fcntl
 import os
 import signal
 import stat
@@ -10,11 +8,10 @@ from contextlib import suppress
 from inotify_simple import INotify, flags
 
 from fairlead.base.clock import Clock
-from fairlead.base.files import make_directory, opened
+from fairlead.base.dropping import being_written, is_left_alone
+from fairlead.base.files import make_directory
 from fairlead.config.paths import Paths
 
-#: Files that somebody is still working on, by their name.
-UNFINISHED = ("~", ".tmp", ".swp", ".part")
 _SPOOL_EVENTS = flags.CLOSE_WRITE | flags.MOVED_TO
 _LOCK_EVENTS = flags.DELETE | flags.MOVED_FROM
 
@@ -125,23 +122,6 @@ class Spool:
         """Stop watching."""
         if self.inotify is not None:
             self.inotify.close()
-
-
-def is_left_alone(name: str) -> bool:
-    """Whether a name says that the file is not, or not yet, meant for us."""
-    return name.startswith(".") or name.endswith(UNFINISHED) or name == "rejected"
-
-
-def being_written(path: str) -> bool:
-    """Whether somebody has the file open for writing: a read lease is refused then."""
-    try:
-        with opened(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW) as fd:
-            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
-            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-    except OSError as error:
-        # Other errors: not ours to ask about; the reader will say what is wrong.
-        return error.errno == errno.EAGAIN
-    return False
 
 
 def status_of(entry: os.DirEntry[str]) -> os.stat_result | None:

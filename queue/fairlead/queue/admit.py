@@ -23,6 +23,7 @@ from fairlead.base.files import (
     names_in,
     opened,
     read_plain,
+    remove,
     sync_directory,
     sync_file,
     sync_file_system,
@@ -225,24 +226,32 @@ class Admission:
         rejected, left = [], []
         for file, error in refusals:
             try:
-                rejected.append(Rejected(id=file.id, path=self._reject(file, error), error=error))
+                rejected.append(Rejected(id=file.id, path=self._put_aside(file, error), error=error))
             except FileNotFoundError:
                 continue  # somebody else has refused it, and told
             except OSError as trouble:
                 left.append(f"{file.name}: {error}; it stays at {file.path}, since it cannot be moved away: {trouble}")
                 self.log.error("cannot_reject", file=one_line(file.name), error=str(trouble))
             else:
-                self._tell_of_refusal(file, error)
+                self.tell_of_refusal(file.id, file.owner, file.name, error)
         if left:
             raise CannotRejectError("\n".join(left))
         return rejected
 
-    def _tell_of_refusal(self, file: Claimed, error: str) -> None:
+    def tell_of_refusal(self, task_id: str, owner: str, name: str, error: str) -> None:
+        """Let the log and those who follow the events know of a file that was refused."""
         # The id is told, but the event is not a task's: there is none that could be forgotten with it.
-        detail = {"id": file.id, "file": one_line(file.name), "error": visible(error)[:1000]}
-        self.log.warning("rejected", **detail)
+        detail = {"id": task_id, "file": one_line(name), "error": visible(error)[:1000]}
+        self.log.warning("rejected", user=owner, **detail)
         with suppress(StoreBusyError, StoreUnavailableError):  # the note beside the file and the log say the same
-            self.store.note(Event(at=self.clock.wall_ms(), event="rejected", detail=detail))
+            self.store.note(Event(at=self.clock.wall_ms(), event="rejected", user=owner, detail=detail))
+
+    def _put_aside(self, file: Claimed, error: str) -> str:
+        """Where a refused file is kept. In the system's instance ours was a copy: its user has the file himself."""
+        if self.paths.is_system:
+            remove(file.path)
+            return ""
+        return self._reject(file, error)
 
     def _reject(self, file: Claimed, error: str) -> str:
         """Put the file beside a note that says what is wrong; returns where. It is not tried again."""

@@ -66,7 +66,7 @@ class Order(Struct, frozen=True, kw_only=True):
     sandbox: dict[str, Any] = field(default_factory=dict)
 
 
-class Started(Struct, frozen=True, kw_only=True):
+class Started(Struct, frozen=True, kw_only=True, tag=True):
     """A unit that has just been started."""
 
     #: Its first process; 0 if that has ended already.
@@ -75,7 +75,7 @@ class Started(Struct, frozen=True, kw_only=True):
     cgroup: str
 
 
-class State(Struct, frozen=True, kw_only=True):
+class State(Struct, frozen=True, kw_only=True, tag=True):
     """What systemd knows of a unit; of one that it does not know, nothing is active."""
 
     active: str = "inactive"

@@ -2,15 +2,13 @@
 
 import math
 import os
-import shutil
-import subprocess
 from collections.abc import Iterator
 from itertools import islice
 
 from msgspec import Struct, field
 
 from fairlead.base.errors import FairleadError
-from fairlead.base.files import folders_in, is_temporary, names_in, remove
+from fairlead.base.files import folders_in, is_temporary, names_in, remove, remove_tree
 from fairlead.base.ids import created_at, is_id
 from fairlead.conductor.rundir import finished_dir
 from fairlead.queue.accepted import Accepted, AcceptedFile
@@ -85,7 +83,7 @@ class Retention:
             _count(report, "runs")
             self._going.add(run_dir)
             if not report.dry_run:
-                _remove_tree(run_dir)
+                remove_tree(run_dir)
 
     def _why_keep_run(self, task_id: str, run_dir: str, before: int) -> str:
         if _changed(run_dir) >= before:
@@ -200,14 +198,6 @@ class Retention:
             return self.store.get(task_id)
         except NoSuchTaskError:
             return None
-
-
-def _remove_tree(path: str) -> None:
-    """An agent may have nested its directories deeper than Python follows; rm goes all the way."""
-    try:
-        shutil.rmtree(path, ignore_errors=True)
-    except RecursionError:
-        subprocess.run(["rm", "-rf", "--", path], check=False)
 
 
 def _count(report: Pruned, kind: str, more: int = 1) -> None:

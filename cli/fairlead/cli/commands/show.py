@@ -54,7 +54,7 @@ def main(words: list[str]) -> int:
 def _directory(paths: Paths, task: Task) -> str | None:
     """Where tasks of its project run; unknown while the settings are wrong."""
     try:
-        return directory_of(task.spec.project, load(paths, os.environ).config, paths)
+        return directory_of(task.spec.project, load(paths, os.environ).config, paths, task.spec.user)
     except ConfigError:
         return None
 

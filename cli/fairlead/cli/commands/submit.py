@@ -192,7 +192,7 @@ def _foretell(files: Sequence[File], *, as_json: bool) -> None:
     paths = spooling.paths
     rows, lines = [], []
     for file, one in zip(files, _check(spooling, files), strict=True):
-        directory = directory_of(one.spec.project, spooling.config, paths)
+        directory = directory_of(one.spec.project, spooling.config, paths, one.spec.user)
         prospect = _prospect(paths, one.spec)
         more = {"directory": directory, "notes": one.notes, "prospect": prospect}
         rows.append({"file": file.name} | spec_record(one.spec) | more)

@@ -1,0 +1,1 @@
+"""What only root can do: becoming users, and starting units."""
