@@ -25,8 +25,9 @@ SPACES = ("--mount", "--pid", "--fork", "--kill-child", "--uts", "--ipc", "--net
 
 def main(binds: list[str]) -> None:
     sweep()
-    state = Path(tempfile.mkdtemp(prefix=PREFIX))
-    lock = hold(state)
+    made = Path(tempfile.mkdtemp(prefix=f".{PREFIX}"))
+    lock = hold(made)
+    state = made.rename(made.with_name(made.name[1:]))  # only now: whoever sweeps finds it held
     try:
         keep(state, binds)
     finally:
@@ -115,7 +116,8 @@ def sweep() -> None:
 
 def remove(state: Path) -> None:
     """End all that is left of it, and remove it."""
-    for cgroup in map(Path, (state / "cgroups").read_text().splitlines()):
+    made = state / "cgroups"
+    for cgroup in map(Path, made.read_text().splitlines() if made.exists() else ()):
         deadline = time.monotonic() + 10
         while cgroup.exists() and time.monotonic() < deadline:
             remove_cgroups(cgroup)
