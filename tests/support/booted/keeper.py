@@ -46,7 +46,12 @@ def keep(state: Path, binds: list[str]) -> None:
     layout = "unified" if len(folders) == 1 else "hybrid"
     command = ["setpriv", "--pdeathsig", "KILL", "unshare", *SPACES]
     command += ["sh", str(SCRIPT), str(state), layout, *map(str, folders), "--", *binds]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as manager:
+    with (
+        open(state / "console", "ab") as console,
+        subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=console, text=True
+        ) as manager,
+    ):
         assert manager.stdout
         pid = manager.stdout.readline().strip()
         if pid:
@@ -54,6 +59,8 @@ def keep(state: Path, binds: list[str]) -> None:
             sys.stdout.flush()
             sys.stdin.read()
             os.kill(int(pid), signal.SIGKILL)  # and all of its name space with it, before `unshare` ends
+        else:
+            sys.stderr.write((state / "console").read_text())
 
 
 # ---------------------------------------------------------------------- cgroups

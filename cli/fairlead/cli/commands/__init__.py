@@ -29,5 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "daemon": ("daemon", "run the dispatcher"),
     "watchdog": ("watchdog", "run the watchdog"),
     "dispatch": ("dispatch", "one pass of both, for timers and cron"),
+    "install": ("install", "install services, completion and man pages"),
+    "uninstall": ("uninstall", "remove what install has put in place"),
     "completion": ("completion", "completion for bash, zsh or fish"),
 }
