@@ -107,7 +107,8 @@ class Host:
         run += self._as(user) if user else []
         run += [f"--setenv={name}={value}" for name, value in (env or {}).items()]
         run += [f"--property={one}" for one in properties]
-        return [*self._enter, *run, "--", *map(str, command)]
+        # The manager would put its own variables in place of what begins with a dollar.
+        return [*self._enter, *run, "--", *(str(word).replace("$", "$$") for word in command)]
 
     def _as(self, user: str) -> list[str]:
         """Be that user, in his home, with the way to his manager if he has one."""
