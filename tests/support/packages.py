@@ -1,19 +1,29 @@
 """Programs of the distribution that a test needs: installed in CI, asked for elsewhere."""
 
+import glob
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 
 import pytest
 
 
 def need(program: str, package: str = "") -> None:
     """See that a program is there. In CI it is installed, if need be; elsewhere the test is skipped with the reason."""
-    package = package or program
-    if shutil.which(program) is None and os.environ.get("CI") == "true" and os.geteuid() == 0:
+    _need(lambda: shutil.which(program) is not None, program, package or program)
+
+
+def need_file(pattern: str, package: str) -> None:
+    """The same for a file that is no program."""
+    _need(lambda: bool(glob.glob(pattern)), pattern, package)
+
+
+def _need(is_there: Callable[[], bool], what: str, package: str) -> None:
+    if not is_there() and os.environ.get("CI") == "true" and os.geteuid() == 0:
         _install(package)
-    if shutil.which(program) is None:
-        pytest.skip(f"there is no {program} here; on Debian: apt-get install {package}")
+    if not is_there():
+        pytest.skip(f"there is no {what} here; on Debian: apt-get install {package}")
 
 
 def _install(package: str) -> None:

@@ -59,15 +59,16 @@ def _section(made: Parser) -> Iterator[str]:
 
 
 def _name(action: argparse.Action) -> str:
-    value = "" if action.nargs == 0 else _value(action)
+    value = "" if action.nargs == 0 else value_of(action).replace("|", "\\|")
     names = [f"`{' '.join(filter(None, (name, value)))}`" for name in action.option_strings]
     return ", ".join(names) or f"`{value}`"
 
 
-def _value(action: argparse.Action) -> str:
+def value_of(action: argparse.Action) -> str:
+    """What stands for an argument's value."""
     if isinstance(action.metavar, str):
-        return action.metavar.replace("|", "\\|")
-    return "\\|".join(action.choices or [action.dest.upper()])
+        return action.metavar
+    return "|".join(action.choices or [action.dest.upper()])
 
 
 def _meaning(action: argparse.Action) -> str:

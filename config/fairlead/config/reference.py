@@ -12,6 +12,7 @@ from fairlead.config.reading import read_text
 from fairlead.config.schema import PLACEHOLDERS, Agent, Config, Project, Section
 from fairlead.config.shape import Field, briefly, fields_of
 
+_NO_DEFAULT = ("required", "none")
 PRESETS = ("development", "production", "debugging")
 
 _INTRO = """\
@@ -157,31 +158,37 @@ def _sections() -> Iterator[str]:
 
 def _table(section: type[Section], path: Path) -> Iterator[str]:
     yield "| key | type | default | meaning |\n|---|---|---|---|"
-    yield from _rows(section, path)
+    for key, kind, default, meaning in _rows_of(section, path):
+        shown = default if default in _NO_DEFAULT else f"`{default}`"
+        yield f"| `{key}` | {kind} | {shown} | {meaning} |"
     yield ""
 
 
-def _rows(section: type[Section], path: Path) -> Iterator[str]:
+def rows() -> Iterator[tuple[str, str, str, str]]:
+    """Every key with its type, default and meaning, for other pages than this."""
+    yield from _rows_of(Config, ())
+    for name, field in fields_of(Config).items():
+        if section := field.shape.section:
+            yield from _rows_of(section, (name,))
+    yield from _rows_of(Agent, ("agents", "NAME"))
+    yield from _rows_of(Project, ("projects", "NAME"))
+
+
+def _rows_of(section: type[Section], path: Path) -> Iterator[tuple[str, str, str, str]]:
     """A row for each key; of the settings as a whole, sections have tables of their own."""
     for name, field in fields_of(section).items():
         if field.shape.section and path:
-            yield from _rows(field.shape.section, (*path, name))
+            yield from _rows_of(field.shape.section, (*path, name))
         elif not field.shape.section:
-            cells = (
-                f"`{show_path((*path, name))}`",
-                briefly(field.shape),
-                _default(field),
-                field.shape.description,
-            )
-            yield f"| {' | '.join(cells)} |"
+            yield show_path((*path, name)), briefly(field.shape), _default(field), field.shape.description
 
 
 def _default(field: Field) -> str:
     if field.required:
-        return "required"
+        return _NO_DEFAULT[0]
     if field.default in (None, {}, ()):
-        return "none"
-    return f"`{msgspec.json.encode(field.default).decode()}`"
+        return _NO_DEFAULT[1]
+    return msgspec.json.encode(field.default).decode()
 
 
 def _placeholders() -> Iterator[str]:

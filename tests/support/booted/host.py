@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.packages import need
+from tests.support.packages import need, need_file
 from tests.support.patience import eventually
 
 ROOT = Path(__file__).parents[3]
@@ -104,17 +104,26 @@ class Host:
     ) -> list[str]:
         """The command line that runs a command inside."""
         run = ["systemd-run", "--quiet", "--pipe", "--wait", "--collect"]
-        run += [f"--uid={user}", f"--working-directory={self.home(user)}"] if user else []
+        run += self._as(user) if user else []
         run += [f"--setenv={name}={value}" for name, value in (env or {}).items()]
         run += [f"--property={one}" for one in properties]
-        return [*self._enter, *run, "--", *map(str, command)]
+        # The manager would put its own variables in place of what begins with a dollar.
+        return [*self._enter, *run, "--", *(str(word).replace("$", "$$") for word in command)]
+
+    def _as(self, user: str) -> list[str]:
+        """Be that user, in his home, with the way to his manager if he has one."""
+        runtime = f"/run/user/{self.direct('id', '-u', user).strip()}"
+        way = [f"--setenv=XDG_RUNTIME_DIR={runtime}"] if self.path(runtime).is_dir() else []
+        return [f"--uid={user}", f"--working-directory={self.home(user)}", *way]
 
     def fairlead(self, *words: object, user: str = "", check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run `fairlead`."""
         return self.run(FAIRLEAD, *words, user=user, check=check)
 
-    def systemctl(self, *words: object, check: bool = True) -> str:
-        """Run `systemctl`, and return what it printed."""
+    def systemctl(self, *words: object, user: str = "", check: bool = True) -> str:
+        """Run `systemctl`, or a user's, and return what it printed."""
+        if user:
+            return self.run("systemctl", "--user", "--no-pager", *words, user=user, check=check).stdout
         return self.direct("systemctl", "--no-pager", *words, check=check)
 
     def direct(self, *command: object, check: bool = True) -> str:
@@ -126,17 +135,17 @@ class Host:
 
     # ------------------------------------------------------------------ units and the journal
 
-    def property_of(self, unit: str, name: str) -> str:
+    def property_of(self, unit: str, name: str, user: str = "") -> str:
         """What the manager says of a unit."""
-        return self.systemctl("show", "--value", f"--property={name}", unit).strip()
+        return self.systemctl("show", "--value", f"--property={name}", unit, user=user).strip()
 
-    def main_pid(self, unit: str) -> int:
+    def main_pid(self, unit: str, user: str = "") -> int:
         """The main process of a service, inside; 0 if it has none."""
-        return int(self.property_of(unit, "MainPID"))
+        return int(self.property_of(unit, "MainPID", user))
 
-    def is_active(self, unit: str) -> bool:
+    def is_active(self, unit: str, user: str = "") -> bool:
         """Whether a unit is active now."""
-        return self.property_of(unit, "ActiveState") == "active"
+        return self.property_of(unit, "ActiveState", user) == "active"
 
     def journal(self, *words: object) -> list[dict[str, Any]]:
         """The entries of the journal that match, oldest first."""
@@ -162,6 +171,12 @@ class Host:
         more = [f"--groups={','.join(groups)}"] if groups else []
         self.direct("useradd", "--create-home", "--user-group", "--shell=/bin/sh", *more, name)
         return int(self.direct("id", "-u", name))
+
+    def linger(self, user: str) -> None:
+        """Give a user a manager of his own, as if he had logged in and stayed."""
+        self.direct("loginctl", "enable-linger", user)
+        uid = self.direct("id", "-u", user).strip()
+        eventually(lambda: self.is_active(f"user@{uid}.service"), f"{user} gets no manager")
 
     def home(self, user: str) -> str:
         """Where a user lives."""
@@ -200,8 +215,8 @@ def boot() -> Host:
         pytest.skip("booting a systemd takes root")
     need("systemctl", "systemd")
     need("dbus-daemon", "dbus")
-    if not os.path.exists("/lib/systemd/systemd"):
-        pytest.skip("there is no /lib/systemd/systemd here; on Debian: apt-get install systemd")
+    need_file("/lib/systemd/systemd", "systemd")
+    need_file("/lib/*/security/pam_systemd.so", "libpam-systemd")
     for program in ("unshare", "nsenter", "setpriv"):
         need(program, "util-linux")
     spaces = ["unshare", "--mount", "--pid", "--fork", "--uts", "--ipc", "--net", "--cgroup", "true"]

@@ -25,8 +25,9 @@ SPACES = ("--mount", "--pid", "--fork", "--kill-child", "--uts", "--ipc", "--net
 
 def main(binds: list[str]) -> None:
     sweep()
-    state = Path(tempfile.mkdtemp(prefix=PREFIX))
-    lock = hold(state)
+    made = Path(tempfile.mkdtemp(prefix=f".{PREFIX}"))
+    lock = hold(made)
+    state = made.rename(made.with_name(made.name[1:]))  # only now: whoever sweeps finds it held
     try:
         keep(state, binds)
     finally:
@@ -45,7 +46,12 @@ def keep(state: Path, binds: list[str]) -> None:
     layout = "unified" if len(folders) == 1 else "hybrid"
     command = ["setpriv", "--pdeathsig", "KILL", "unshare", *SPACES]
     command += ["sh", str(SCRIPT), str(state), layout, *map(str, folders), "--", *binds]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as manager:
+    with (
+        open(state / "console", "ab") as console,
+        subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=console, text=True
+        ) as manager,
+    ):
         assert manager.stdout
         pid = manager.stdout.readline().strip()
         if pid:
@@ -53,6 +59,8 @@ def keep(state: Path, binds: list[str]) -> None:
             sys.stdout.flush()
             sys.stdin.read()
             os.kill(int(pid), signal.SIGKILL)  # and all of its name space with it, before `unshare` ends
+        else:
+            sys.stderr.write((state / "console").read_text())
 
 
 # ---------------------------------------------------------------------- cgroups
@@ -115,7 +123,8 @@ def sweep() -> None:
 
 def remove(state: Path) -> None:
     """End all that is left of it, and remove it."""
-    for cgroup in map(Path, (state / "cgroups").read_text().splitlines()):
+    made = state / "cgroups"
+    for cgroup in map(Path, made.read_text().splitlines() if made.exists() else ()):
         deadline = time.monotonic() + 10
         while cgroup.exists() and time.monotonic() < deadline:
             remove_cgroups(cgroup)

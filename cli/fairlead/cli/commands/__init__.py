@@ -30,5 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "watchdog": ("watchdog", "run the watchdog"),
     "porter": ("porter", "run the porter, who is root, for the system's instance"),
     "dispatch": ("dispatch", "one pass of both, for timers and cron"),
+    "install": ("install", "install services, completion and man pages"),
+    "uninstall": ("uninstall", "remove what install has put in place"),
     "completion": ("completion", "completion for bash, zsh or fish"),
 }

@@ -111,8 +111,13 @@ def make_parser() -> Parser:
 def main(words: list[str]) -> int:
     """Print a completion script."""
     args = make_parser().parse_args(words)
-    print(_SCRIPTS[args.shell](), end="")
+    print(script(args.shell), end="")
     return 0
+
+
+def script(shell: str) -> str:
+    """The completion for a shell."""
+    return _SCRIPTS[shell]()
 
 
 def _bash() -> str:

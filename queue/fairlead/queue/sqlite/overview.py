@@ -29,7 +29,8 @@ def in_words(db: Connection) -> str:
     """The queue in a few words."""
     slots = capacity(db)["slots"]
     pending, _ = db.row(sql.PENDING_TOTAL) or (0, 0)
-    return f"{slots['used']} of {slots['max']} slots used, {pending} waiting"
+    most = f" of {slots['max']}" if slots["max"] else ""  # the daemon tells, when it starts
+    return f"{slots['used']}{most} slots used, {pending} waiting"
 
 
 def status(db: Connection) -> dict[str, Any]:
