@@ -101,6 +101,7 @@ class Deliveries:
         self.sessions: dict[str, Session] = {}
         self._inotify = INotify(nonblocking=True)
         self._watches: dict[int, str] = {}
+        self._new_spools = self._inotify.add_watch(folder, flags.CREATE | flags.ATTRIB | flags.ONLYDIR)
         self._over: set[str] = set()
         self._ready = select.epoll()
         self._ready.register(self._inotify, select.EPOLLIN)
@@ -133,6 +134,8 @@ class Deliveries:
         events = []
         with suppress(BlockingIOError):
             events = self._inotify.read(timeout=0)
+        if any(event.wd == self._new_spools for event in events):
+            self.look_around()
         for event in events:
             user = self._watches.pop(event.wd, "") if event.mask & flags.IGNORED else self._watches.get(event.wd, "")
             if user in self.places:
