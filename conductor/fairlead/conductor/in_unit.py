@@ -18,6 +18,7 @@ from fairlead.conductor.agent import OUT_OF_MEMORY, End, Stdio
 from fairlead.conductor.orders import InUnit, Launch
 from fairlead.conductor.porter import Porter
 from fairlead.systemd.unit import (
+    EXITED,
     NoManagerError,
     NotStartedError,
     Order,
@@ -28,8 +29,6 @@ from fairlead.systemd.unit import (
     processes_in,
 )
 
-#: As in siginfo: its first process ended by itself.
-_EXITED = 1
 #: Between two tries while systemd cannot be asked.
 _PAUSE = 0.2
 #: systemd ends what its supervisor should have ended so much earlier.
@@ -177,7 +176,7 @@ def _end_of(state: State) -> End:
         cause = OUT_OF_MEMORY
     elif state.result == "timeout":
         cause = "it ran beyond its time limit, and systemd ended it"
-    return End(code=state.status, cause=cause) if state.code == _EXITED else End(signal=state.status, cause=cause)
+    return End(code=state.status, cause=cause) if state.code == EXITED else End(signal=state.status, cause=cause)
 
 
 def _check(launch: Launch) -> None:

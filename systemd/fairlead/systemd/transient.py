@@ -5,9 +5,14 @@ import signal
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from msgspec import structs
+
 from fairlead.base.files import remove, write_all
 from fairlead.systemd.bus import Manager, ManagerError
+from fairlead.systemd.memory import Watches
 from fairlead.systemd.unit import (
+    EXITED,
+    OUT_OF_MEMORY,
     PREFIX,
     SLICE,
     NoManagerError,
@@ -47,6 +52,7 @@ class TransientUnits:
         #: Where environments lie until systemd has read them: nobody else may enter it.
         self._folder = folder
         self._manager: Manager | None = None
+        self._memory = Watches()
 
     # ------------------------------------------------------------------ starting
 
@@ -58,6 +64,8 @@ class TransientUnits:
         finally:
             remove(environment)
         state = self.state(order.name)
+        if "memory_max" in order.sandbox:
+            self._memory.begin(order.name, state.cgroup)
         return Started(pid=state.pid, cgroup=state.cgroup)
 
     def _start(self, order: Order, properties: list[Property]) -> None:
@@ -89,7 +97,11 @@ class TransientUnits:
 
     def state(self, name: str) -> State:
         """What is known of a unit."""
-        return self._retry(lambda manager: _state(manager, name))
+        state = self._retry(lambda manager: _state(manager, name))
+        is_success = state.code == EXITED and state.status == 0
+        if state.has_ended and not is_success and self._memory.has_run_out(name):
+            return structs.replace(state, result=OUT_OF_MEMORY)
+        return state
 
     def signal(self, name: str, number: int) -> None:
         """Send a signal to every process of a unit; nothing if there is none."""
@@ -97,6 +109,7 @@ class TransientUnits:
 
     def forget(self, name: str) -> None:
         """End what is left of a unit, and let systemd forget it."""
+        self._memory.end(name)
         self.signal(name, signal.SIGKILL)
         try:
             self._run_job("StopUnit", "ss", (name, "replace"))
@@ -123,6 +136,10 @@ class TransientUnits:
 
     def close(self) -> None:
         """Let go; units go on."""
+        self._memory.close()
+        self._hang_up()
+
+    def _hang_up(self) -> None:
         if self._manager is not None:
             self._manager.close()
         self._manager = None
@@ -141,7 +158,7 @@ class TransientUnits:
         try:
             return self._connected().run_job(member, signature, body)
         except NoManagerError:
-            self.close()
+            self._hang_up()
             raise
         except ManagerError as error:
             if error.name == "UnitExists":
@@ -153,7 +170,7 @@ class TransientUnits:
         try:
             return ask(self._connected())
         except NoManagerError:
-            self.close()
+            self._hang_up()
             return ask(self._connected())
 
     def _connected(self) -> Manager:

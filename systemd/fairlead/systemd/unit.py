@@ -22,6 +22,12 @@ SLICE = "fairlead.slice"
 _CHDIR, _EXEC = 200, 203
 
 
+#: A first process that ended by itself, as siginfo has it.
+EXITED = 1
+#: The result of a unit that the kernel ended for want of memory, as systemd calls it.
+OUT_OF_MEMORY = "oom-kill"
+
+
 class UnitExistsError(RefusedError):
     """There is a unit of that name already."""
 
@@ -101,7 +107,7 @@ class State(Struct, frozen=True, kw_only=True, tag=True):
     @property
     def is_out_of_memory(self) -> bool:
         """Whether the kernel ended it for want of memory."""
-        return self.result == "oom-kill"
+        return self.result == OUT_OF_MEMORY
 
 
 class Units(Protocol):
