@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from tests.conductor.runs import Place, agent, ended, is_gone, running, shell, state, text, written
+from tests.conductor.runs import UNITS, Place, agent, ended, is_gone, running, shell, state, text, written
 from tests.support.patience import eventually
 
 from fairlead.conductor import rundir, tree
@@ -96,6 +96,7 @@ def test_output_that_a_stranger_holds_is_not_awaited(place: Place) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can choose a pid")
+@pytest.mark.skipif(bool(UNITS), reason="systemd knows its own by more than their pids")
 def test_an_orphan_with_the_agents_pid_is_not_the_agent(place: Place) -> None:
     """The agent's exit code stays its own when a later process of the run gets its pid and ends otherwise."""
 
@@ -126,6 +127,7 @@ def kill_supervisor(place: Place, run_dir: str, witness: Path) -> Meta:
     return meta
 
 
+@pytest.mark.skipif(bool(UNITS), reason="an agent in a unit is not below its supervisor")
 @pytest.mark.parametrize("name", ["leave_daemon", "leave_bare_daemon"])
 def test_a_killed_supervisors_processes_are_found(place: Place, name: str) -> None:
     """Marker and notes find what a killed supervisor left, a daemon without environment included; then it is ended."""

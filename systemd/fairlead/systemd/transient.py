@@ -28,6 +28,8 @@ _MICROSECONDS = 1_000_000
 _STOP_WITHIN = 2.0
 #: A fence is a unit that does nothing, and is still there.
 _FENCE = ("/bin/true",)
+#: systemd's own exit statuses of a process that did not come as far as its program.
+_BEFORE_THE_PROGRAM = range(200, 245)
 _NOT_LOADED = ("NoSuchUnit", "NoSuchProcess")
 #: What systemd adds to every environment on its own, and agents have no use for.
 _ADDED = (
@@ -70,10 +72,13 @@ class TransientUnits:
 
     def _start(self, order: Order, properties: list[Property]) -> None:
         result = self._run_job("StartTransientUnit", "ssa(sv)a(sa(sv))", (order.name, "fail", properties, []))
-        if result != "done":
-            status = self.state(order.name).status
+        if result == "done":
+            return
+        state = self.state(order.name)
+        # One that a signal ended at once is told as a failure, too: but it had started.
+        if not state.has_ended or (state.code == EXITED and state.status in _BEFORE_THE_PROGRAM):
             self.forget(order.name)
-            raise NotStartedError(status)
+            raise NotStartedError(state.status)
 
     def _put_environment(self, order: Order) -> str:
         """The environment as a file: properties of units can be read by everybody on the host."""
@@ -183,7 +188,7 @@ def _state(manager: Manager, name: str) -> State:
         (path,) = manager.call("GetUnit", "s", (name,))
         active, sub = manager.properties(path, "Unit", "ActiveState", "SubState")
         result, code, status, pid, cgroup = manager.properties(
-            path, "Service", "Result", "ExecMainCode", "ExecMainStatus", "MainPID", "ControlGroup"
+            path, "Service", "Result", "ExecMainCode", "ExecMainStatus", "ExecMainPID", "ControlGroup"
         )
     except ManagerError as error:
         if error.name in (*_NOT_LOADED, "UnknownObject"):

@@ -18,7 +18,7 @@ PREFIX = "fairlead-run-"
 _SUFFIX = ".service"
 #: All agents of a host, or of a user's manager, are in this slice.
 SLICE = "fairlead.slice"
-#: systemd's own exit statuses of a process that did not come as far as its program: from 200 on.
+#: systemd's exit statuses of a process that could not enter its directory, or execute its program.
 _CHDIR, _EXEC = 200, 203
 
 
@@ -75,7 +75,7 @@ class Order(Struct, frozen=True, kw_only=True):
 class Started(Struct, frozen=True, kw_only=True, tag=True):
     """A unit that has just been started."""
 
-    #: Its first process; 0 if that has ended already.
+    #: Its first process, which may have ended already.
     pid: int
     #: Its path in the hierarchy of control groups.
     cgroup: str
