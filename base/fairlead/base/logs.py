@@ -1,4 +1,4 @@
-"""Logs: JSON lines in one file that all processes of an instance append to, readable lines on a terminal."""
+"""Logs: entries of the journal, or JSON lines in one file of all processes; readable lines on a terminal."""
 
 import fcntl
 import json
@@ -7,16 +7,21 @@ import os
 import sys
 from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import structlog
 
 from fairlead.base.files import opened, remove, write_all
+from fairlead.base.journal import Journal, journal_behind_stderr
 from fairlead.base.text import one_line, visible
 
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 #: What every line has; the rest is what the line is about.
 _HEAD = ("timestamp", "level", "event", "process", "pid")
+#: What a line is about, if it says so, is a field of its own in the journal.
+_ABOUT = ("task", "user", "attempt", "project")
+#: The journal's priorities, those of syslog.
+_PRIORITIES = {"debug": "7", "info": "6", "warning": "4", "error": "3"}
 
 
 class Log(Protocol):
@@ -40,18 +45,22 @@ def open_log(
     terminal: bool = False,
     max_bytes: float = math.inf,
     keep: int = 5,
+    file: Literal["auto", "always"] = "auto",
 ) -> structlog.typing.FilteringBoundLogger:
     """A logger of its own: nothing is configured for the process as a whole, so that two do not meet.
 
-    Who does not know the settings sets no limit, and leaves the full file to those who do.
+    Who does not know the settings sets no limit, and leaves the full file to those who do. Where standard error goes to
+    the journal, so do the lines, and to the file only with `always`.
     """
+    journal = journal_behind_stderr(os.environ)
+    writer = _Writer(path, terminal=terminal, max_bytes=max_bytes, keep=keep)
     logger: structlog.typing.FilteringBoundLogger = structlog.wrap_logger(
         structlog.ReturnLogger(),
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            _Writer(path, terminal=terminal, max_bytes=max_bytes, keep=keep),
+            writer if journal is None else _JournalWriter(journal, writer, and_file=file == "always"),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
         cache_logger_on_first_use=True,
@@ -112,13 +121,44 @@ class _Writer:
         return f"{self._path}.{number}"
 
 
-def readable(event: Mapping[str, Any]) -> str:
-    """One line for people: time, what, then the rest; a traceback follows on lines of its own, set in."""
+class _JournalWriter:
+    """Hands lines to the journal; while it takes none, they go to the file."""
+
+    def __init__(self, journal: Journal, file: _Writer, *, and_file: bool) -> None:
+        self._journal = journal
+        self._file = file
+        self._and_file = and_file
+
+    def __call__(self, logger: object, name: str, event: MutableMapping[str, Any]) -> str:
+        try:
+            self._journal.send(entry(event))
+        except OSError:
+            return self._file(logger, name, event)
+        return self._file(logger, name, event) if self._and_file else ""
+
+
+def entry(event: Mapping[str, Any]) -> dict[str, str]:
+    """A line as the journal's fields: readable as a whole, and what it is about beside that."""
+    about = {name: event[name] for name in ("event", "process", *_ABOUT) if event.get(name) not in ("", None)}
+    return {
+        "MESSAGE": words(event),
+        "PRIORITY": _PRIORITIES[event["level"]],
+        "SYSLOG_IDENTIFIER": "fairlead",
+    } | {f"FAIRLEAD_{name.upper()}": one_line(str(value)) for name, value in about.items()}
+
+
+def words(event: Mapping[str, Any]) -> str:
+    """What happened, then the rest; a traceback follows on lines of its own, set in."""
     rest = {key: value for key, value in event.items() if key not in (*_HEAD, "exception")}
     fields = " ".join(f"{key}={one_line(str(value))}" for key, value in rest.items() if value not in ("", None))
-    mark = "" if event.get("level") == "info" else f"{str(event.get('level')).upper()} "
-    line = f"{str(event.get('timestamp'))[11:19]} {mark}{one_line(str(event.get('event')))} {fields}".rstrip()
+    line = f"{one_line(str(event.get('event')))} {fields}".rstrip()
     return "\n  ".join([line, *visible(str(event.get("exception", ""))).splitlines()])
+
+
+def readable(event: Mapping[str, Any]) -> str:
+    """The same for a terminal, with its time, and its level where that is unusual."""
+    mark = "" if event.get("level") == "info" else f"{str(event.get('level')).upper()} "
+    return f"{str(event.get('timestamp'))[11:19]} {mark}{words(event)}"
 
 
 def _say(text: str) -> None:

@@ -74,7 +74,13 @@ def _run(
 ) -> None:
     settings = config.log
     log = open_log(
-        paths.log_file, name, settings.level, terminal=terminal, max_bytes=settings.max_bytes, keep=settings.keep
+        paths.log_file,
+        name,
+        settings.level,
+        terminal=terminal,
+        max_bytes=settings.max_bytes,
+        keep=settings.keep,
+        file=settings.file,
     )
     service = make(paths, os.environ, log)
     try:

@@ -246,6 +246,13 @@ class Log(Section, frozen=True):
     level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="The least level that is logged.")
     ] = "info"
+    file: Annotated[
+        Literal["auto", "always"],
+        Meta(
+            description="Where standard error goes to systemd's journal, lines go there; `always` writes them to the"
+            " file as well."
+        ),
+    ] = "auto"
     max_bytes: Annotated[
         Bytes, Meta(description="A log file of this size is set aside as fairlead.log.1, and a new one begun.")
     ] = 50 << 20

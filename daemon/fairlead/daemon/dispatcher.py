@@ -43,8 +43,8 @@ from fairlead.queue.locks import this_holder
 from fairlead.queue.passes import guarded
 from fairlead.queue.sqlite.overview import capacity
 from fairlead.queue.states import Status
-from fairlead.queue.store import Claim, Ended, Lock, Terms
-from fairlead.queue.task import Outcome, Task
+from fairlead.queue.store import Claim, Lock, Terms, ended
+from fairlead.queue.task import Outcome, Task, about
 
 #: Rounds of claiming in one pass. Tasks that cannot be started free their slots at once, however many there are:
 #: between two passes files are taken in and signals are heard.
@@ -337,7 +337,7 @@ class Dispatcher:
             rundir.discard(run_dir)
             return False
         self.launcher.launch(run_dir)
-        self.log.info("claimed", task=task.id, user=task.spec.user, attempt=task.attempt, token=claim.token)
+        self.log.info("claimed", token=claim.token, **about(task))
         return True
 
     def _make_run(self, claim: Claim, run_dir: str) -> str:
@@ -388,7 +388,7 @@ class Dispatcher:
             came = void(run_dir, lock.lock_id)
         except OSError as error:
             # One place on the disk is in a bad state: the watchdog will say so again. Others must not wait for it.
-            self.log.error("cannot_take_back", task=task.id, error=str(error))
+            self.log.error("cannot_take_back", error=str(error), **about(task))
             return
         if came is Void.NEVER_STARTED:
             give_back(self.instance, task, lock, why=why, evidence={"proof": "voided before its supervisor came"})
@@ -403,7 +403,7 @@ class Dispatcher:
             finished_at=self.clock.wall_ms(),
             evidence=_NEVER_LAUNCHED,
         )
-        record_ends(self.instance, [(claim.lock, Ended(task_id=claim.task.id, token=claim.token, outcome=outcome))])
+        record_ends(self.instance, [(claim.lock, ended(claim.task, outcome))])
         ring_all(self.paths.bells, "ended", but="daemon")
 
     # ------------------------------------------------------------------ step: show capacity

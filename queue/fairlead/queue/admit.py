@@ -217,7 +217,8 @@ class Admission:
 
     def _tell(self, one: Admitted, submission: Submission) -> None:
         if one.new:
-            self.log.info("queued", task=one.id, user=submission.spec.user, source=one_line(submission.spec.source))
+            spec = submission.spec
+            self.log.info("queued", task=one.id, user=spec.user, project=spec.project, source=one_line(spec.source))
         if one.warning:
             self.log.warning("many_pending", task=one.id, user=submission.spec.user, warning=one.warning)
 

@@ -7,8 +7,8 @@ from fairlead.base.identity import boot_id
 from fairlead.queue.errors import StaleTokenError
 from fairlead.queue.instance import Instance
 from fairlead.queue.states import Status
-from fairlead.queue.store import Ended, Holder, Lock
-from fairlead.queue.task import NEVER_STARTED, Outcome, Task
+from fairlead.queue.store import Ended, Holder, Lock, ended
+from fairlead.queue.task import NEVER_STARTED, Outcome, Task, about
 
 #: Why a task was given back; what they begin with counts, details may follow.
 FOREIGN_LOCK = "a foreign lock file is there"
@@ -54,9 +54,9 @@ def give_back(instance: Instance, task: Task, lock: Lock, *, why: str, evidence:
         instance.store.unclaim(task.id, task.token, reason=why, now=instance.clock.wall_ms(), evidence=evidence)
     except StaleTokenError as error:
         # Daemon and watchdog may both find that it never started: whoever is second has nothing to do.
-        instance.log.info("refused", what="requeue", task=task.id, error=str(error))
+        instance.log.info("refused", what="requeue", error=str(error), **about(task))
         return
-    instance.log.warning("requeued", task=task.id, user=task.spec.user, attempt=task.attempt, why=why)
+    instance.log.warning("requeued", why=why, **about(task))
 
 
 def _hide(instance: Instance, lock: Lock) -> None:
@@ -87,12 +87,13 @@ def _given_up(instance: Instance, task: Task, tries: int, why: str, evidence: di
         finished_at=instance.clock.wall_ms(),
         evidence=evidence,
     )
-    return Ended(task_id=task.id, token=task.token, outcome=outcome)
+    return ended(task, outcome)
 
 
 def _tell(instance: Instance, lock: Lock, end: Ended, *, was_taken: bool) -> None:
     outcome = end.outcome
-    fields = {"task": end.task_id, "user": lock.user, "token": end.token, "reason": outcome.reason}
+    whom: dict[str, object] = {"task": end.task_id, "user": lock.user, "attempt": end.attempt, "project": end.project}
+    fields = whom | {"token": end.token, "reason": outcome.reason}
     if not was_taken:
         instance.log.warning("refused", what=f"end as {outcome.status}", **fields)
     elif end.quarantine:

@@ -23,7 +23,7 @@ from fairlead.queue.instance import Instance
 from fairlead.queue.record import record_of, task_of
 from fairlead.queue.states import ACTIVE, FINAL, Status
 from fairlead.queue.store import Restored, Store
-from fairlead.queue.task import Changes, Task, is_express
+from fairlead.queue.task import Changes, Task, about, is_express
 from fairlead.queue.taskfile import Parsed
 
 #: Scopes that can be paused.
@@ -145,7 +145,7 @@ class Operations:
     def cancel(self, task_id: str, *, by: str) -> Task:
         """Cancel a waiting task for good, or ask a running one to stop."""
         task = self.store.cancel(task_id, by=by, now=self.clock.wall_ms())
-        self.log.info("cancelled" if task.status in FINAL else "cancel_requested", task=task_id, by=by)
+        self.log.info("cancelled" if task.status in FINAL else "cancel_requested", by=by, **about(task))
         if task.status in FINAL:
             self._archive_at_once(task)
             ring_all(self.paths.bells, "cancelled")
@@ -159,7 +159,7 @@ class Operations:
             archive_tasks(self.store, self.archive, [task])
             self.accepted.remove(task)
         except OSError as error:
-            self.log.warning("archived_later", task=task.id, error=str(error))
+            self.log.warning("archived_later", error=str(error), **about(task))
 
     def retry(self, task_id: str, *, by: str) -> Task:
         """Send a failed, cancelled or lost task through the queue again."""
@@ -168,7 +168,7 @@ class Operations:
             raise RefusedError(f"task {task_id} is {task.status}: cancel it first, or wait for its end.")
         queued = self.store.retry(task_id, by=by, now=self.clock.wall_ms())
         self._write_down(queued)
-        self.log.info("retried", task=task_id, user=queued.spec.user, by=by)
+        self.log.info("retried", by=by, **about(queued))
         ring(self.paths.bells, "daemon", "queued")
         return queued
 
@@ -190,7 +190,7 @@ class Operations:
         """Change a waiting task, if nobody else did meanwhile."""
         task = self.store.update(task_id, version, self._authorised(task_id, changes), now=self.clock.wall_ms())
         self._write_down(task)
-        self.log.info("changed", task=task_id, user=task.spec.user, by=by)
+        self.log.info("changed", by=by, **about(task))
         ring(self.paths.bells, "daemon", "changed")
         return task
 

@@ -124,9 +124,25 @@ class Ended(Struct, frozen=True, kw_only=True):
     task_id: str
     token: int
     outcome: Outcome
+    #: Which attempt, and where: for the log.
+    attempt: int = 0
+    project: str = ""
     started_at: int | None = None
     #: Keep the lock and raise an alarm: nobody could prove that everything is gone.
     quarantine: bool = False
+
+
+def ended(task: Task, outcome: Outcome, *, started_at: int | None = None, quarantine: bool = False) -> Ended:
+    """The end of a task's current attempt."""
+    return Ended(
+        task_id=task.id,
+        token=task.token,
+        outcome=outcome,
+        attempt=task.attempt,
+        project=task.spec.project,
+        started_at=started_at,
+        quarantine=quarantine,
+    )
 
 
 class Restored(Struct, frozen=True, kw_only=True):

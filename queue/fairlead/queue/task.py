@@ -126,6 +126,11 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return PRIORITIES[self.spec.priority]
 
 
+def about(task: Task) -> dict[str, object]:
+    """What every line of the log about a task says, by which its story is found."""
+    return {"task": task.id, "user": task.spec.user, "attempt": task.attempt, "project": task.spec.project}
+
+
 class Changes(Struct, frozen=True, kw_only=True):
     """What a person may change of a waiting task; unset fields stay."""
 

@@ -14,7 +14,7 @@ from fairlead.queue.archive import Archive, archive_tasks
 from fairlead.queue.errors import NoSuchTaskError
 from fairlead.queue.instance import Instance
 from fairlead.queue.states import ACTIVE, FINAL, IllegalTransitionError, Status
-from fairlead.queue.task import NEVER_STARTED, Task
+from fairlead.queue.task import NEVER_STARTED, Task, about
 
 #: Tasks that are archived with one pass over the disk.
 BATCH = 200
@@ -49,7 +49,7 @@ class Archiving:
         except (IllegalTransitionError, NoSuchTaskError):
             return False  # somebody else was faster: it is not lost any more
         self._put_away_runs(task)
-        self.instance.log.info("run_again", task=task.id, user=task.spec.user, attempt=task.attempt)
+        self.instance.log.info("run_again", **about(task))
         ring(self.instance.paths.bells, "daemon", "queued")
         return True
 

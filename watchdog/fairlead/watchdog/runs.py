@@ -24,8 +24,8 @@ from fairlead.queue.claims import MACHINE_TROUBLE, NOBODY_CAME, give_back, recor
 from fairlead.queue.errors import StaleTokenError, StoreBrokenError
 from fairlead.queue.instance import Instance
 from fairlead.queue.states import Status
-from fairlead.queue.store import Ended, Holder, Lock
-from fairlead.queue.task import Outcome, Task
+from fairlead.queue.store import Ended, Holder, Lock, ended
+from fairlead.queue.task import Outcome, Task, about
 from fairlead.watchdog.open_files import locked_by
 from fairlead.watchdog.pulse import MARGIN, Pulse, Pulses, feel, hard_stop, is_silent
 
@@ -79,7 +79,7 @@ class Runs:
         except (UnavailableError, StoreBrokenError):
             raise  # the store's trouble is everybody's
         except (FairleadError, OSError, ValueError) as error:
-            self.instance.log.error("look_failed", task=task.id, user=task.spec.user, error=str(error))
+            self.instance.log.error("look_failed", error=str(error), **about(task))
             return None, False
 
     def _look_at(self, task: Task, lock: Lock, *, rang: bool) -> tuple[Ended | None, bool]:
@@ -104,7 +104,7 @@ class Runs:
             return
         stuck = locked_by(self.examiner.run_dir(task))
         left = self.remains.end(task.id, task.attempt, lock.lock_id, None, tree.identify(stuck))
-        self.instance.log.warning("stuck_start", task=task.id, user=task.spec.user, pids=stuck, left=left)
+        self.instance.log.warning("stuck_start", pids=stuck, left=left, **about(task))
 
     def _is_overdue(self, task: Task, lock: Lock) -> bool:
         """Whether a claimed run should have started by now, or need not start any more."""
@@ -150,7 +150,7 @@ class Runs:
         try:
             return hard_stop(meta, read_launch(self.examiner.run_dir(task)))
         except (FairleadError, OSError, ValueError) as error:
-            self.instance.log.warning("no_time_limit_known", task=task.id, error=str(error))
+            self.instance.log.warning("no_time_limit_known", error=str(error), **about(task))
             return math.inf
 
     def _note_start(self, task: Task, lock: Lock, meta: Meta) -> None:
@@ -162,7 +162,7 @@ class Runs:
         """Its directory is gone and it lives: note its start, so that its end is not taken for one that never came."""
         supervisor = find_supervisor(lock.lock_id)
         if supervisor is not None:
-            self.instance.log.warning("directory_vanished", task=task.id, user=task.spec.user)
+            self.instance.log.warning("directory_vanished", **about(task))
             self._record_start(task, lock, supervisor, self.clock.wall_ms())
 
     def _record_start(self, task: Task, lock: Lock, supervisor: ProcessId, started_at: int) -> None:
@@ -170,19 +170,18 @@ class Runs:
         with suppress(StaleTokenError):
             self.store.started(task.id, task.token, started_at=started_at, holder=holder)
             self.instance.locks.files.refresh(replace(lock, holder=holder))
-            user = task.spec.user
-            self.instance.log.info("started", task=task.id, user=user, attempt=task.attempt, pid=supervisor.pid)
+            self.instance.log.info("started", supervisor=supervisor.pid, **about(task))
 
     def _ask_to_stop(self, task: Task, supervisor: ProcessId) -> None:
         """Leave the note that says who wants it, then signal. Signalling again is harmless, forgetting it is not."""
         note = os.path.join(self.examiner.run_dir(task), rundir.CANCEL)
         if not os.path.exists(note):
-            self.instance.log.info("asked_to_stop", task=task.id, user=task.spec.user, by=task.cancel)
+            self.instance.log.info("asked_to_stop", by=task.cancel, **about(task))
             try:
                 write_atomically(note, json.dumps({"by": task.cancel}).encode())
             except OSError as error:
                 # Taken away: its supervisor makes it anew. Or there is no room: then it has its time, and no longer.
-                self.instance.log.warning("cannot_ask_to_stop", task=task.id, error=str(error))
+                self.instance.log.warning("cannot_ask_to_stop", error=str(error), **about(task))
                 return
         tree.send_safely(supervisor, rundir.LOOK_FOR_NOTE)
 
@@ -253,7 +252,7 @@ class Runs:
             finished_at=self.clock.wall_ms(),
             evidence=verdict.evidence,
         )
-        return Ended(task_id=task.id, token=task.token, outcome=outcome), False
+        return ended(task, outcome), False
 
     def _lost(self, task: Task, lock: Lock, verdict: Verdict) -> Ended:
         """Nobody saw how it ended: that is never a success, and never silently run again."""
@@ -335,10 +334,4 @@ def _as_written(task: Task, meta: Meta | None) -> Ended:
 
 
 def _ended(task: Task, outcome: Outcome, meta: Meta | None, *, quarantine: bool = False) -> Ended:
-    return Ended(
-        task_id=task.id,
-        token=task.token,
-        outcome=outcome,
-        started_at=meta.started_at if meta else None,
-        quarantine=quarantine,
-    )
+    return ended(task, outcome, started_at=meta.started_at if meta else None, quarantine=quarantine)
