@@ -13,7 +13,9 @@ MAY_IMPORT = {
     "daemon": {"base", "config", "queue", "conductor", "systemd"},
     "watchdog": {"base", "config", "queue", "conductor", "systemd"},
     "systemd": {"base", "config"},
-    "cli": {"base", "config", "queue", "conductor", "daemon", "watchdog", "systemd"},
+    "desk": {"base", "config", "queue", "conductor", "watchdog"},
+    "web": {"base", "config", "queue", "desk", "systemd"},
+    "cli": {"base", "config", "queue", "conductor", "daemon", "watchdog", "systemd", "desk", "web"},
 }
 
 

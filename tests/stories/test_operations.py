@@ -101,7 +101,9 @@ def test_what_cannot_all_be_spooled_is_taken_away_again(home: Home, monkeypatch:
     real = claimed_path
     names = iter(["one.json", "no/such/folder.json"])
     with monkeypatch.context() as patch:
-        patch.setattr(operations, "claimed_path", lambda *known: real(*known[:3], next(names, "one.json")))
+        patch.setattr(
+            operations, "claimed_path", lambda *known: real(known[0], known[1], known[2], next(names, "one.json"))
+        )
         with pytest.raises(FileNotFoundError):
             submitter.submit([*FILE, taken])
     assert os.listdir(home.paths.intake) == []

@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "simulate": ("simulate", "play an imagined load through the fair-share decision"),
     "daemon": ("daemon", "run the dispatcher"),
     "watchdog": ("watchdog", "run the watchdog"),
+    "api": ("api", "answer at the socket"),
     "dispatch": ("dispatch", "one pass of both, for timers and cron"),
     "completion": ("completion", "completion for bash, zsh or fish"),
 }
