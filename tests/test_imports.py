@@ -14,7 +14,9 @@ MAY_IMPORT = {
     "daemon": {"base", "config", "queue", "conductor", "systemd"},
     "watchdog": {"base", "config", "queue", "conductor", "systemd"},
     "systemd": {"base", "config"},
-    "cli": {"base", "config", "queue", "conductor", "daemon", "watchdog", "systemd", "porter"},
+    "desk": {"base", "config", "queue", "conductor", "watchdog"},
+    "web": {"base", "config", "queue", "desk", "systemd"},
+    "cli": {"base", "config", "queue", "conductor", "daemon", "watchdog", "systemd", "porter", "desk", "web"},
 }
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.cli.running import Run, process, shown, wait_waiting
 
 from fairlead.base.clock import SystemClock
-from fairlead.cli.eventlines import EventLines, words
+from fairlead.cli.eventlines import words
 from fairlead.queue.states import Status
 from fairlead.queue.task import Event
 
@@ -110,13 +110,13 @@ def test_what_is_said_of_an_event(event: str, detail: dict[str, object], said: s
 
 def test_events_without_a_task_or_a_user(run: Run) -> None:
     """A pause is nobody's; a task that was forgotten has no title any more."""
-    lines = EventLines(run.home.open().store)
-    assert (
-        lines.line(Event(at=0, event="paused", detail={"scope": "all"}))
-        == "00:00:00  -           paused            all"
-    )
-    forgotten = Event(at=0, event="started", status=Status.RUNNING, task_id="gone", user="ann")
-    assert lines.line(forgotten) == "00:00:00  ann         started             gone"
+    store = run.home.open().store
+    store.note(Event(at=0, event="paused", detail={"scope": "all"}))
+    store.note(Event(at=0, event="started", status=Status.RUNNING, task_id="gone", user="ann"))
+    assert run.lines("events") == [
+        "1970-01-01 00:00:00  -           paused            all",
+        "1970-01-01 00:00:00  ann         started             gone",
+    ]
 
 
 def test_what_did_not_happen_today_has_its_date(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

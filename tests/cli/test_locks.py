@@ -12,7 +12,10 @@ from tests.cli.running import Run, quarantined_task
 from tests.support.instance import Home
 
 from fairlead.base.errors import RefusedError
-from fairlead.cli.commands import lock, locks
+from fairlead.cli.commands import locks
+from fairlead.desk.desk import Desk
+from fairlead.desk.views import past_lock_view
+from fairlead.queue.rights import master
 from fairlead.queue.store import Lock, PastLock
 
 
@@ -84,6 +87,7 @@ def test_quarantined_and_foreign_locks_are_explained(run: Run) -> None:
     assert "\x1b" not in quarantined
     assert other == f"user:bob is locked by the foreign file {foreign}, made by hand, naming pid 4711"
     shown = {"user": "bob", "path": str(foreign), "kind": "by hand", "acquired_by_pid": 4711}
+    shown["maker"] = "made by hand, naming pid 4711"
     assert run.json("locks")["foreign"] == [shown]
 
 
@@ -189,7 +193,7 @@ def test_a_lock_that_was_just_taken_is_not_freed(run: Run) -> None:
     holder = replace(hold(run.home, "carl").holder, host="elsewhere")
     instance.store.acquire("user:ann", task_id="hold-1", holder=holder, now=instance.clock.wall_ms(), lease=60.0)
     with pytest.raises(RefusedError, match="the lock of ann has just been taken; look at `fairlead locks`"):
-        lock._free_file(instance, "ann", force=True)
+        Desk(instance, master(os.getuid()))._free_file("ann", force=True)
 
 
 def test_wrong_words_are_refused(run: Run) -> None:
@@ -225,6 +229,6 @@ def test_past_locks_are_told_in_sentences(why: str, evidence: dict[str, Any], sa
         why=why,
         evidence=evidence,
     )
-    *_, reason, proof = locks._past_row(past)
+    *_, reason, proof = locks._past_row(past_lock_view(past, whole=True))
     assert reason == said[0]
     assert said[1] in str(proof)

@@ -12,8 +12,9 @@ from tests.proof.processes import kill
 from tests.support.patience import eventually
 
 from fairlead.base.identity import this_process
-from fairlead.cli.usage import living_supervisor, usage_of, usage_words
+from fairlead.cli.usage import usage_words
 from fairlead.conductor.meta import Supervisor, write_meta
+from fairlead.desk.usage import living_supervisor, usage_of
 from fairlead.queue.archive import Archive
 from fairlead.queue.states import Status
 from fairlead.queue.store import Ended

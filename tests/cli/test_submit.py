@@ -14,8 +14,8 @@ from tests.cli.running import Run, process, wait_waiting
 from tests.support.instance import ROOT, Home
 
 from fairlead.base.errors import RefusedError
-from fairlead.cli.access import Access
-from fairlead.cli.commands.wait import wait_for
+from fairlead.cli.access import reading
+from fairlead.cli.commands.wait import _end
 from fairlead.queue.states import Status
 
 
@@ -373,10 +373,9 @@ def test_waiting_for_an_id_that_lies_in_the_spool(run: Run, monkeypatch: pytest.
     with instance.store.db.transaction():
         task_id = run("submit", "--prompt", "true").out.strip()
     assert task_id in run.refusal("wait", task_id, "--timeout", "0.01s", code=6).splitlines()[-1]
-    access = Access()
-    with pytest.raises(RefusedError, match=f"{task_id}x was refused: .*rejected says why"):
-        wait_for(access, [f"{task_id}x"], {f"{task_id}x"}, timeout=0.0, as_json=False)
-    access.store.close()
+    os.unlink(Path(run.home.paths.intake, *os.listdir(run.home.paths.intake)))
+    with pytest.raises(RefusedError, match=f"{task_id} was refused: .*rejected says why"):
+        _end(reading(), task_id, {task_id})
 
 
 def test_many_submitters_at_once_never_collide(run: Run) -> None:

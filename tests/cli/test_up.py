@@ -159,7 +159,7 @@ def test_a_service_that_does_not_stop_is_killed(run: Run, monkeypatch: pytest.Mo
     with subprocess.Popen(deaf, stdout=subprocess.PIPE) as service:
         assert service.stdout
         service.stdout.readline()
-        one = up.Up(Access())
+        one = up.Up(Access(run.home.paths))
         one._services["daemon"] = service
         one.stop()
         assert service.wait(60) == -signal.SIGKILL

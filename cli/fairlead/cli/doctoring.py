@@ -113,7 +113,7 @@ def _services(paths: Paths) -> Iterator[Finding]:
         if is_heard(paths.bells, name):
             yield Finding("ok", f"the {name} runs")
         else:
-            yield Finding("fail", f"the {name} does not run", f"`{starter(paths.bells, name)}`")
+            yield Finding("fail", f"the {name} does not run", f"`{starter(paths, name)}`")
 
 
 def _files(paths: Paths) -> Iterator[Finding]:
@@ -124,7 +124,7 @@ def _files(paths: Paths) -> Iterator[Finding]:
     waiting = [*names_in(paths.intake), *(name for name in names_in(paths.spool) if not is_left_alone(name))]
     if waiting and not is_heard(paths.bells, "daemon"):
         what = f"{counted(len(waiting), 'file')} in the spool, and nobody takes them in"
-        yield Finding("warn", what, f"`{starter(paths.bells, 'daemon')}`")
+        yield Finding("warn", what, f"`{starter(paths, 'daemon')}`")
 
 
 # ---------------------------------------------------------------------- the store, and what it knows
@@ -176,7 +176,7 @@ def _locks(access: Access) -> Iterator[Finding]:
 
 
 def _foreign(access: Access) -> Iterator[Finding]:
-    locks = access.locks()
+    locks = access.locks
     for found in filter(None, map(locks.files.read, sorted(locks.foreign()))):
         age = show_duration(int(found.age or 0))
         what = f"{found.path} is not Fairlead's ({found.maker}, {age} old): {found.user} is not dispatched"

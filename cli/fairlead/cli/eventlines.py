@@ -1,16 +1,12 @@
 """What happened, in one line for people."""
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Any
 
-from fairlead.base.clock import iso
 from fairlead.base.durations import show_duration
 from fairlead.base.text import one_line
 from fairlead.cli.output import moment, paint
-from fairlead.queue.errors import NoSuchTaskError
-from fairlead.queue.store import Store
-from fairlead.queue.task import PRIORITIES, Event
+from fairlead.queue.task import PRIORITIES
 
 #: What is said of an event's details, in this order, before a sentence if there is one; the others are for programs.
 _SAID: dict[str, Callable[[Any], str]] = {
@@ -30,28 +26,14 @@ _TITLE = 60
 _LINE = 300
 
 
-class EventLines:
-    """Renders events; the titles come from the store."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._title = lru_cache(maxsize=1000)(self._look_up)
-
-    def line(self, event: Event) -> str:
-        """Time, user, what, which task, and what else there is to say."""
-        said = words(event.event, event.detail)
-        title = self._title(event.task_id) if event.task_id else ""
-        between = "" if not (title and said) else " " if said.startswith("(") else ": "
-        name = event.event.replace("_", " ")
-        rest = one_line(f"{title}{between}{said}  {event.task_id or ''}", _LINE).rstrip()
-        clock = (iso(event.at) or "")[11:19]
-        return f"{clock}  {one_line(event.user or '-'):<10}  {paint(event.event, f'{name:<16}')}  {rest}"
-
-    def _look_up(self, task_id: str) -> str:
-        try:
-            return one_line(self._store.get(task_id).spec.title, _TITLE)
-        except NoSuchTaskError:
-            return ""
+def line(event: Mapping[str, Any]) -> str:
+    """Time, user, what, which task, and what else there is to say."""
+    said, title = words(event["event"], event["detail"]), one_line(event["title"], _TITLE)
+    between = "" if not (title and said) else " " if said.startswith("(") else ": "
+    name = event["event"].replace("_", " ")
+    rest = one_line(f"{title}{between}{said}  {event['task_id'] or ''}", _LINE).rstrip()
+    clock = event["timestamp"][11:19]
+    return f"{clock}  {one_line(event['user'] or '-'):<10}  {paint(event['event'], f'{name:<16}')}  {rest}"
 
 
 def words(event: str, detail: Mapping[str, Any]) -> str:

@@ -33,6 +33,38 @@ def is_at_home(path: str) -> bool:
     return place.startswith(home) or home.startswith(place)
 
 
+def is_direct(paths: Paths) -> bool:
+    """Whether this process may use the store itself: its own, or as the service, which root becomes for that."""
+    if not paths.is_system:
+        return True
+    try:
+        home = os.stat(paths.home)
+    except OSError:
+        return False
+    if os.geteuid() == 0 and home.st_uid != 0:
+        _become(home.st_uid, home.st_gid)
+    return os.geteuid() == home.st_uid
+
+
+class _Asker:
+    """Who started this command: root becomes somebody else, and is root to all who ask."""
+
+    was_root = False
+
+
+def asker() -> int:
+    """The uid of whoever started this command."""
+    return 0 if _Asker.was_root else os.getuid()
+
+
+def _become(uid: int, gid: int) -> None:
+    """Be the service's account for good, so that no file of root's appears among its own."""
+    os.setgroups([])
+    os.setresgid(gid, gid, gid)
+    os.setresuid(uid, uid, uid)
+    _Asker.was_root = True
+
+
 def open_connection(paths: Paths | None = None) -> Connection:
     """The store, for reading; refuses to make a new one."""
     where = paths or find_paths()

@@ -9,9 +9,10 @@ from typing import Protocol
 from fairlead.base.errors import FairleadError, UnavailableError
 from fairlead.base.files import make_directory
 from fairlead.base.logs import Log, open_log
+from fairlead.cli.access import own_paths
 from fairlead.cli.arguments import Parser, parser
 from fairlead.config.loading import load
-from fairlead.config.paths import Paths, find_paths
+from fairlead.config.paths import Paths
 from fairlead.config.schema import Config
 
 _READY = b"ready"
@@ -53,7 +54,7 @@ def service_parser(name: str, summary: str) -> Parser:
 
 def run_service(name: str, args: argparse.Namespace, make: Make) -> int:
     """Run one service; TERM or Ctrl-C stops it, HUP makes it read the settings again."""
-    paths = find_paths()
+    paths = own_paths()
     for directory in paths.directories():
         make_directory(directory)
     config = load(paths, os.environ).config

@@ -99,7 +99,9 @@ def find_paths(environ: Mapping[str, str] | None = None) -> Paths:
     """The instance that this environment means.
 
     FAIRLEAD_HOME names one. FAIRLEAD_INSTANCE says whether it is one's own, in XDG's directories, or the system's;
-    where nothing is said it is one's own if that was ever used, else the system's if there is one.
+    where nothing is said it is one's own if that was ever used, else the system's if there is one. FAIRLEAD_ROOT is
+    a directory to look for the system's under: whoever says so deceives nobody but himself, since what he may is
+    decided by those who own that directory.
     """
     env = os.environ if environ is None else environ
     config_file = env.get("FAIRLEAD_CONFIG") or None
@@ -108,7 +110,7 @@ def find_paths(environ: Mapping[str, str] | None = None) -> Paths:
     wanted = env.get("FAIRLEAD_INSTANCE") or ""
     if wanted not in ("", *Kind):
         raise UsageError(f"FAIRLEAD_INSTANCE is {wanted!r}: it must be {' or '.join(Kind)}.")
-    system = system_paths(config_file)
+    system = system_paths(config_file, env.get("FAIRLEAD_ROOT") or "/")
     if wanted == Kind.SYSTEM:
         return system
     try:
@@ -122,14 +124,15 @@ def find_paths(environ: Mapping[str, str] | None = None) -> Paths:
     return system
 
 
-def system_paths(config_file: str | None = None) -> Paths:
-    """The host's instance."""
+def system_paths(config_file: str | None = None, root: str = "/") -> Paths:
+    """The host's instance; all of it under another root, for trying out."""
+    top = os.path.abspath(root).rstrip("/")
     return Paths(
-        "/var/lib/fairlead",
-        config_file or "/etc/fairlead/config.yaml",
-        SYSTEM_RUN,
-        spool="/var/spool/fairlead",
-        logs="/var/log/fairlead",
+        f"{top}/var/lib/fairlead",
+        config_file or f"{top}/etc/fairlead/config.yaml",
+        f"{top}{SYSTEM_RUN}",
+        spool=f"{top}/var/spool/fairlead",
+        logs=f"{top}/var/log/fairlead",
         kind=Kind.SYSTEM,
     )
 

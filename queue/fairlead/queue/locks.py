@@ -47,13 +47,13 @@ class LockManager:
     def acquire(self, user: str, task_id: str, timeout: float = 30.0) -> Lock | None:
         """Take a user's lock, waiting at most `timeout` seconds (0: try once); None if it was not free in time."""
         deadline = self.clock.boot() + timeout
-        if (lock := self._try(user, task_id)) or timeout <= 0:
+        if (lock := self.try_once(user, task_id, this_holder())) or timeout <= 0:
             return lock
         # Each waiting thread hears a bell of its own.
         listener = bell.Listener(self.bells, f"lock-{os.getpid()}-{threading.get_native_id()}")
         try:
             while (rest := deadline - self.clock.boot()) > 0:
-                if lock := self._try(user, task_id):
+                if lock := self.try_once(user, task_id, this_holder()):
                     return lock
                 select.select([listener], [], [], min(rest, LOOK_AGAIN))
                 listener.take()
@@ -61,11 +61,12 @@ class LockManager:
             listener.close()
         return None
 
-    def _try(self, user: str, task_id: str) -> Lock | None:
+    def try_once(self, user: str, task_id: str, holder: Holder) -> Lock | None:
+        """Take a user's lock for a process, this one or another; None if it is not free."""
         if self.is_locked(user):
             return None  # looking costs nothing; taking a row and giving it back would be two commits
         now = self.clock.wall_ms()
-        lock = self.store.acquire(f"user:{user}", task_id=task_id, holder=this_holder(), now=now, lease=self.lease)
+        lock = self.store.acquire(f"user:{user}", task_id=task_id, holder=holder, now=now, lease=self.lease)
         if lock is None:
             return None
         shown = False

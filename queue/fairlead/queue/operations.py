@@ -19,7 +19,7 @@ from fairlead.queue.accepted import Accepted
 from fairlead.queue.admit import Admission, Claimed, Result, claimed_path, read_task
 from fairlead.queue.archive import Archive, archive_tasks
 from fairlead.queue.errors import NoSuchTaskError, StoreBusyError, StoreUnavailableError
-from fairlead.queue.instance import Instance
+from fairlead.queue.office import Office
 from fairlead.queue.record import record_of, task_of
 from fairlead.queue.states import ACTIVE, FINAL, Status
 from fairlead.queue.store import Restored, Store
@@ -46,7 +46,7 @@ class Submitted(Struct, frozen=True, kw_only=True):
 class Submitting:
     """Takes task files in for a person who waits for the answer."""
 
-    def __init__(self, instance: Instance, owner: str) -> None:
+    def __init__(self, instance: Office, owner: str) -> None:
         self.instance = instance
         self.owner = owner
         self.admission = Admission(instance.paths, instance.config, instance.store, instance.clock, instance.log)

@@ -83,6 +83,11 @@ class TaskFileError(UsageError):
         lines += [f"  and {more} more"] if more else []
         super().__init__("\n".join(lines))
 
+    @property
+    def without_place(self) -> str:
+        """The problems without a file's name and line, of one that nobody wrote: options became it."""
+        return "; ".join(problem.removeprefix("line 1: ") for problem in self.problems)
+
 
 class Parsed(Struct, frozen=True):
     """What a file asks for, and what its author should know about how it was read."""

@@ -64,7 +64,7 @@ class Why:
         found = (*self._kept(task), *explain(self._snapshot(task), task.spec.user, task.spec.project, head))
         if is_heard(self.paths.bells, "daemon"):
             return found
-        stopped = f"the daemon does not run; {how_to_start(self.paths.bells, 'daemon')}"
+        stopped = f"the daemon does not run; {how_to_start(self.paths, 'daemon')}"
         return (Obstacle(reason=Reason.NO_DAEMON, detail=stopped), *found)
 
     def _kept(self, task: Task) -> tuple[Obstacle, ...]:

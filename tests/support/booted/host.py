@@ -25,7 +25,7 @@ KEEPER = Path(__file__).with_name("keeper.py")
 PREFIX = "/opt/fairlead"
 FAIRLEAD = f"{PREFIX}/bin/fairlead"
 PYTHON = f"{PREFIX}/bin/python3"
-_ROOMS = ("base", "config", "queue", "conductor", "porter", "daemon", "watchdog", "systemd", "web", "cli")
+_ROOMS = ("base", "config", "queue", "conductor", "porter", "daemon", "watchdog", "systemd", "desk", "web", "cli")
 _LAUNCHER = f"#!{PYTHON}\nimport sys\n\nfrom fairlead.cli.main import main\n\nsys.exit(main())\n"
 _LIBRARY = f"{PREFIX}/lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
 

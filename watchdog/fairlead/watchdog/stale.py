@@ -10,9 +10,9 @@ from typing import Any
 from fairlead.base.identity import boot_id, host, start_of
 from fairlead.conductor import tree
 from fairlead.conductor.orders import MARKER
-from fairlead.queue.instance import Instance
 from fairlead.queue.lockfiles import LockFile, Metadata
 from fairlead.queue.locks import this_holder
+from fairlead.queue.office import Office
 from fairlead.queue.store import Lock
 from fairlead.watchdog.open_files import open_by
 
@@ -24,7 +24,7 @@ _USER_MARKER = "FAIRLEAD_USER"
 class StaleLocks:
     """Looks for locks whose holder is gone: rows of commands, and files without a row."""
 
-    def __init__(self, instance: Instance) -> None:
+    def __init__(self, instance: Office) -> None:
         self.instance = instance
         self.store = instance.store
         self.locks = instance.locks

@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "daemon": ("daemon", "run the dispatcher"),
     "watchdog": ("watchdog", "run the watchdog"),
     "porter": ("porter", "run the porter, who is root, for the system's instance"),
+    "api": ("api", "answer at the socket"),
     "dispatch": ("dispatch", "one pass of both, for timers and cron"),
     "install": ("install", "install services, completion and man pages"),
     "uninstall": ("uninstall", "remove what install has put in place"),

@@ -2,10 +2,9 @@
 
 from typing import Any
 
+from fairlead.cli.access import reading
 from fairlead.cli.arguments import Parser, parser
 from fairlead.cli.output import say, table
-from fairlead.cli.quick import open_connection
-from fairlead.queue.sqlite.overview import capacity
 
 
 def make_parser() -> Parser:
@@ -16,9 +15,7 @@ def make_parser() -> Parser:
 def main(words: list[str]) -> int:
     """Print the slots and who uses them."""
     args = make_parser().parse_args(words)
-    db = open_connection()
-    data = capacity(db)
-    db.close()
+    data = reading().capacity()
     say(data, _text(data), as_json=args.json)
     return 0
 

@@ -1,10 +1,10 @@
 """fairlead doctor."""
 
 from fairlead.base.text import one_line
+from fairlead.cli.access import own_paths
 from fairlead.cli.arguments import Parser, parser
 from fairlead.cli.doctoring import Finding, examine
 from fairlead.cli.output import paint, say
-from fairlead.config.paths import find_paths
 
 
 def make_parser() -> Parser:
@@ -19,7 +19,7 @@ def make_parser() -> Parser:
 def main(words: list[str]) -> int:
     """Look for what is wrong; 1 if something is."""
     args = make_parser().parse_args(words)
-    findings = list(examine(find_paths()))
+    findings = list(examine(own_paths()))
     say([finding._asdict() for finding in findings], "\n".join(map(_line, findings)), as_json=args.json)
     return 1 if any(finding.level == "fail" for finding in findings) else 0
 

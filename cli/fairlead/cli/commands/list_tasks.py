@@ -2,15 +2,13 @@
 
 from typing import Any
 
-from fairlead.cli.access import Access
+from fairlead.cli.access import reading
 from fairlead.cli.arguments import Parser, parser
 from fairlead.cli.options import positive
 from fairlead.cli.output import say, table
-from fairlead.queue.record import record_of
 from fairlead.queue.states import ACTIVE, Status
-from fairlead.queue.store import Filter
-from fairlead.queue.task import Task
 
+_LIVE = ACTIVE | {Status.QUEUED}
 HEADERS = ("id", "status", "user", "project", "priority", "title")
 
 
@@ -34,24 +32,18 @@ def make_parser() -> Parser:
 def main(words: list[str]) -> int:
     """Print tasks, newest first."""
     args = make_parser().parse_args(words)
-    statuses = frozenset(map(Status, args.status)) or (frozenset() if args.all else ACTIVE | {Status.QUEUED})
-    which = Filter(statuses=statuses, user=args.user, project=args.project, limit=args.limit)
-    tasks = Access().store.list_tasks(which)
-    text = table(HEADERS, map(_row, tasks), status=1) if tasks else _nothing(which)
-    say([_plain(task) for task in tasks], text, as_json=args.json)
+    statuses = frozenset(map(Status, args.status)) or (frozenset() if args.all else _LIVE)
+    tasks = reading().list_tasks(sorted(statuses), args.user, args.project, args.limit)
+    is_plain = statuses == _LIVE and (args.user, args.project) == (None, None)
+    text = table(HEADERS, map(_row, tasks), status=1) if tasks else _nothing(is_plain=is_plain)
+    say(tasks, text, as_json=args.json)
     return 0
 
 
-def _nothing(which: Filter) -> str:
-    if which == Filter(statuses=ACTIVE | {Status.QUEUED}, limit=which.limit):
-        return "nothing waits or runs; `fairlead list --all` shows finished tasks"
-    return "there is no such task"
+def _nothing(*, is_plain: bool) -> str:
+    return "nothing waits or runs; `fairlead list --all` shows finished tasks" if is_plain else "there is no such task"
 
 
-def _row(task: Task) -> tuple[object, ...]:
-    return task.id, task.status, task.spec.user, task.spec.project, task.priority, task.spec.title
-
-
-def _plain(task: Task) -> dict[str, Any]:
-    """The record without attempts and events, which `show` has."""
-    return {key: value for key, value in record_of(task, (), ()).items() if key not in ("attempts", "events")}
+def _row(task: dict[str, Any]) -> tuple[object, ...]:
+    """What lists show; a title is not for everybody."""
+    return tuple(task.get(name) for name in HEADERS)

@@ -3,19 +3,25 @@
 import os
 import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 from fairlead.base.errors import RefusedError, UsageError
-from fairlead.base.ids import check_id, check_name
-from fairlead.cli.access import open_instance, who
+from fairlead.base.ids import check_name
+from fairlead.cli.access import making
 from fairlead.cli.arguments import Parser, parser
 from fairlead.cli.options import duration, split_command
 from fairlead.cli.output import say
+from fairlead.cli.waiting import wait_until
 from fairlead.conductor.orders import MARKER
-from fairlead.queue.instance import Instance
+from fairlead.config.paths import find_paths
 from fairlead.queue.locks import this_holder
-from fairlead.queue.states import ACTIVE
-from fairlead.queue.store import Lock
-from fairlead.watchdog.stale import StaleLocks
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from fairlead.cli.access import AnyDesk
+
 
 _EXAMPLES = ["fairlead lock hold alice -- git rebase main", "fairlead lock release alice --force"]
 
@@ -65,27 +71,48 @@ def _hold(words: list[str]) -> int:
     if not command:
         raise UsageError("say which command to run: fairlead lock hold USER -- COMMAND")
     user = check_name(args.user, "user")
-    instance = open_instance()
-    lock = instance.locks.acquire(user, f"hold-{os.getpid()}", args.timeout)
-    if lock is None:
-        raise RefusedError(
-            f"the lock of {user} was not free within {args.timeout:g} s; `fairlead locks` says who has it."
-        )
-    evidence: dict[str, object] = {"proof": "its holder let go of it", "pid": os.getpid()}
-    try:
-        code = evidence["exit_code"] = _run(command, lock)
-        return code
-    finally:
-        instance.locks.release(user, lock.lock_id, evidence=evidence)
-        instance.close()
+    with _holding() as desk:
+        lock = _take(desk, user, args.timeout)
+        code: int | None = None
+        try:
+            code = _run(command, lock["lock_id"])
+        finally:
+            desk.let_go(user, lock["lock_id"], this_holder(), code)
+    return code
 
 
-def _run(command: list[str], lock: Lock) -> int:
+@contextmanager
+def _holding() -> "Iterator[AnyDesk]":
+    """A desk that leaves this process who it is: the command runs as whoever asked for it, root too."""
+    paths = find_paths()
+    if paths.is_system and os.geteuid() == 0:
+        from fairlead.cli.remote import Remote  # noqa: PLC0415 - one's own instance needs no HTTP
+
+        yield Remote(paths)
+        return
+    with making() as desk:
+        yield desk
+
+
+def _take(desk: "AnyDesk", user: str, timeout: float) -> dict[str, Any]:
+    taken: list[dict[str, Any]] = []
+
+    def take() -> bool:
+        lock = desk.try_lock(user, this_holder())
+        taken.extend([lock] if lock else [])
+        return lock is not None
+
+    if not take() and not (timeout > 0 and wait_until(desk, "lock", take, timeout)):
+        raise RefusedError(f"the lock of {user} was not free within {timeout:g} s; `fairlead locks` says who has it.")
+    return taken[0]
+
+
+def _run(command: list[str], lock_id: str) -> int:
     """The command's processes carry the lock's id: if this one is killed, the lock stays as long as they live."""
     # Ctrl-C reaches the command as well, and the command decides; before it is there, nothing may slip through.
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
-        code = subprocess.run(command, env=os.environ | {MARKER: lock.lock_id}, check=False).returncode
+        code = subprocess.run(command, env=os.environ | {MARKER: lock_id}, check=False).returncode
     except OSError as error:
         raise UsageError(f"{command[0]!r} cannot be run: {error.strerror}.") from error
     finally:
@@ -111,64 +138,7 @@ def _release_parser() -> Parser:
 
 def _release(words: list[str]) -> int:
     args = _release_parser().parse_args(words)
-    name = _lock_name(args.whose)
-    instance = open_instance()
-    evidence = _free(instance, name, force=args.force)
-    instance.close()
-    say({"released": name, "evidence": evidence}, f"the lock of {args.whose} is free", as_json=args.json)
+    with making() as desk:
+        done = desk.free_lock(args.whose, force=args.force)
+    say(done, f"the lock of {args.whose} is free", as_json=args.json)
     return 0
-
-
-def _lock_name(whose: str) -> str:
-    """A lock's full name; a plain word is a user's."""
-    if whose.startswith("task:"):
-        return f"task:{check_id(whose.removeprefix('task:'))}"
-    return f"user:{check_name(whose.removeprefix('user:'), 'user')}"
-
-
-def _free(instance: Instance, name: str, *, force: bool) -> dict[str, object]:
-    # What is proven dead is freed here; what is left of this host's commands is alive.
-    StaleLocks(instance).look()
-    lock = instance.store.lock(name)
-    if lock is not None:
-        _refuse_living(instance, lock)
-        return _free_row(instance, lock, force=force)
-    kind, _, user = name.partition(":")
-    if kind == "user" and instance.locks.files.read(user) is not None:
-        return _free_file(instance, user, force=force)
-    return {"proof": "nobody holds it"}
-
-
-def _refuse_living(instance: Instance, lock: Lock) -> None:
-    if lock.kind == "run" and lock.state == "held" and instance.store.get(lock.task_id).status in ACTIVE:
-        raise RefusedError(f"task {lock.task_id} runs under it: `fairlead cancel {lock.task_id}` ends it and frees it.")
-    if lock.kind == "hold" and lock.state == "held":
-        raise RefusedError(
-            f"a command that was started under it is alive (pid {lock.holder.pid}, or what it started): "
-            "end it, and the lock is free."
-        )
-
-
-def _free_row(instance: Instance, lock: Lock, *, force: bool) -> dict[str, object]:
-    if not force:
-        raise RefusedError(
-            f"nobody could prove that the holder of {lock.name} (pid {lock.holder.pid} on {lock.holder.host}) is gone: "
-            "make sure, then say --force."
-        )
-    evidence: dict[str, object] = {"forced_by": who(), "was": lock.state, "pid": lock.holder.pid}
-    instance.locks.free(lock, f"forced by {who()}", evidence)
-    return evidence
-
-
-def _free_file(instance: Instance, user: str, *, force: bool) -> dict[str, object]:
-    path = instance.locks.files.path(user)
-    if not force:
-        raise RefusedError(f"{path} is not Fairlead's: whoever made it has to remove it; --force puts it aside.")
-    lock = instance.store.acquire(
-        f"user:{user}", task_id="forced", holder=this_holder(), now=instance.clock.wall_ms(), lease=instance.lease
-    )
-    if lock is None:
-        raise RefusedError(f"the lock of {user} has just been taken; look at `fairlead locks`.")
-    evidence: dict[str, object] = {"forced_by": who(), "aside": instance.locks.files.set_aside(user)}
-    instance.locks.release(user, lock.lock_id, why=f"forced by {who()}", evidence=evidence)
-    return evidence

@@ -2,14 +2,13 @@
 
 from typing import Any
 
-from fairlead.base.clock import iso
 from fairlead.base.text import one_line
-from fairlead.cli.access import Access
+from fairlead.cli.access import reading
 from fairlead.cli.arguments import Parser, parser
 from fairlead.cli.options import positive
 from fairlead.cli.output import moment, say, table
-from fairlead.queue.lockfiles import LockFile
-from fairlead.queue.store import Lock, PastLock
+
+Data = dict[str, Any]
 
 _HELD = ("lock", "state", "for", "holder", "since")
 _PAST = ("lock", "taken", "released", "why", "evidence")
@@ -48,48 +47,48 @@ def make_parser() -> Parser:
 def main(words: list[str]) -> int:
     """Print every lock, ours and foreign, and with --past the released ones with their evidence."""
     args = make_parser().parse_args(words)
-    access = Access()
+    desk = reading()
     if args.past:
-        past = access.store.past_locks(args.limit)
+        past = desk.past_locks(args.limit)
         text = table(_PAST, map(_past_row, past)) if past else "no lock has been released yet"
-        say([_past_plain(one) for one in past], text, as_json=args.json)
+        say(past, text, as_json=args.json)
         return 0
-    locks, manager = access.store.locks(), access.locks()
-    foreign = [found for user in sorted(manager.foreign()) if (found := manager.files.read(user))]
-    shown = {"locks": [_plain(lock) for lock in locks], "foreign": [_foreign_plain(one) for one in foreign]}
-    say(shown, _text(locks, foreign), as_json=args.json)
+    shown = desk.locks()
+    say(shown, _text(shown["locks"], shown["foreign"]), as_json=args.json)
     return 0
 
 
-def _text(locks: list[Lock], foreign: list[LockFile]) -> str:
+def _text(locks: list[Data], foreign: list[Data]) -> str:
     lines = [table(_HELD, map(_row, locks), status=1)] if locks else []
     lines += [
-        f"{lock.name} is quarantined: {one_line(str(lock.evidence), 500)}"
+        f"{lock['name']} is quarantined" + (f": {one_line(str(lock['evidence']), 500)}" if lock["evidence"] else "")
         for lock in locks
-        if lock.state == "quarantined"
+        if lock["state"] == "quarantined"
     ]
-    lines += [f"user:{one.user} is locked by the foreign file {one.path}, {one.maker}" for one in foreign]
+    lines += [f"user:{one['user']} is locked by the foreign file {one['path']}, {one['maker']}" for one in foreign]
     return "\n".join(lines or ["nobody holds a lock"])
 
 
-def _row(lock: Lock) -> tuple[object, ...]:
-    holder = f"pid {lock.holder.pid} on {lock.holder.host}"
-    what = lock.task_id if lock.kind == "run" else "a command"
-    return lock.name, lock.state, what, holder, moment(lock.acquired_at)
+def _row(lock: Data) -> tuple[object, ...]:
+    holder = f"pid {lock['acquired_by_pid']} on {lock['host']}"
+    what = lock["task_id"] if lock["kind"] == "run" else "a command"
+    return lock["name"], lock["state"], what, holder, moment(lock["acquired_at"])
 
 
-def _past_row(one: PastLock) -> tuple[object, ...]:
-    return one.name, moment(one.acquired_at), moment(one.released_at), _why(one), _evidence(one.evidence)
+def _past_row(one: Data) -> tuple[object, ...]:
+    times = moment(one["acquired_at"]), moment(one["released_at"])
+    return one["name"], *times, _why(one), _evidence(one["evidence"])
 
 
-def _why(one: PastLock) -> str:
+def _why(one: Data) -> str:
     """Why it was released; of a run: how that ended."""
-    end, colon, reason = one.why.partition(": ")
-    if not colon or one.kind != "run" or not end.startswith(f"{one.task_id} "):
-        return one.why
-    status = end.removeprefix(f"{one.task_id} ")
+    task_id: str = one["task_id"]
+    end, colon, reason = one["why"].partition(": ")
+    if not colon or one["kind"] != "run" or not end.startswith(f"{task_id} "):
+        return str(one["why"])
+    status = end.removeprefix(f"{task_id} ")
     said = _REASONS.get(reason, reason.replace("_", " "))
-    return f"task {one.task_id} {_VERBS.get(status, '')}{status}" + (f": {said}" if said not in ("", status) else "")
+    return f"task {task_id} {_VERBS.get(status, '')}{status}" + (f": {said}" if said not in ("", status) else "")
 
 
 def _evidence(evidence: dict[str, Any]) -> str:
@@ -101,32 +100,3 @@ def _evidence(evidence: dict[str, Any]) -> str:
     proof = str(evidence["proof"])
     pid = f" (pid {evidence['pid']})" if "pid" in evidence else ""
     return f"{_PROOFS.get(proof, proof)}{pid}"
-
-
-def _past_plain(one: PastLock) -> dict[str, Any]:
-    names = ("name", "lock_id", "token", "task_id", "kind", "why", "evidence")
-    times = ("acquired_at", "released_at")
-    return {name: getattr(one, name) for name in names} | {name: iso(getattr(one, name)) for name in times}
-
-
-def _foreign_plain(one: LockFile) -> dict[str, Any]:
-    return {"user": one.user, "path": one.path, "kind": one.kind, "acquired_by_pid": one.pid}
-
-
-def _plain(lock: Lock) -> dict[str, Any]:
-    return {
-        "name": lock.name,
-        "user": lock.user,
-        "lock_id": lock.lock_id,
-        "token": lock.token,
-        "task_id": lock.task_id,
-        "kind": lock.kind,
-        "state": lock.state,
-        "acquired_at": iso(lock.acquired_at),
-        "expires_at": iso(lock.expires_at),
-        "acquired_by_pid": lock.holder.pid,
-        "pid_start": lock.holder.start,
-        "host": lock.holder.host,
-        "boot_id": lock.holder.boot_id,
-        "evidence": lock.evidence,
-    }

@@ -1,28 +1,23 @@
 """fairlead logs."""
 
 import codecs
-import os
 import sys
 
-from fairlead.base.errors import NotFoundError
-from fairlead.base.files import opened
 from fairlead.base.text import visible
-from fairlead.cli.access import Access
+from fairlead.cli.access import reading
 from fairlead.cli.arguments import Parser, is_terminal, parser
 from fairlead.cli.options import add_id, positive
 from fairlead.cli.output import print_json_line
 from fairlead.cli.waiting import follow
-from fairlead.conductor.output import STDERR, STDOUT
-from fairlead.conductor.rundir import find_dir
-from fairlead.queue.states import Status
+from fairlead.desk.output import NoLogError
 
-_CHUNK = 1 << 16
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from fairlead.cli.access import AnyDesk
+
+
 #: While following, look this often for more: agents do not ring for every line.
 LOOK_AGAIN = 0.2
-
-
-class NoLogError(NotFoundError):
-    """There is no output to show."""
 
 
 def make_parser() -> Parser:
@@ -44,82 +39,73 @@ def make_parser() -> Parser:
 def main(words: list[str]) -> int:
     """Print what a task's agent wrote."""
     args = make_parser().parse_args(words)
-    wanted = [name for name, chosen in ((STDOUT, args.stdout), (STDERR, args.stderr)) if chosen]
-    access = Access()
-    output = Output(access, args.id, wanted or [STDOUT, STDERR], args.attempt, as_json=args.json)
+    wanted = [name for name, chosen in (("stdout", args.stdout), ("stderr", args.stderr)) if chosen]
+    desk = reading()
+    output = Output(desk, args.id, wanted or ["stdout", "stderr"], args.attempt, as_json=args.json)
     if args.follow:
-        follow(access.paths.bells, "logs", output.print_more, LOOK_AGAIN)
+        follow(desk, "logs", output.print_new, LOOK_AGAIN)
     else:
-        output.print_new(must_exist=True)
+        output.print_new()
+        output.need()
     return 0
 
 
 class Output:
     """The output of one task, printed as far as it has grown."""
 
-    def __init__(self, access: Access, part: str, names: list[str], attempt: int | None, *, as_json: bool) -> None:
-        self._access = access
-        self._task = access.task(part)
-        self._attempt = attempt
-        self._as_json = as_json
-        self._files = {name: _File(name) for name in names}
+    def __init__(self, desk: "AnyDesk", part: str, streams: list[str], attempt: int | None, *, as_json: bool) -> None:
+        self._task_id = desk.find(part)["id"]
+        self._streams = [_Stream(desk, self._task_id, name, attempt, as_json=as_json) for name in streams]
 
-    def print_more(self) -> bool:
-        """Print what has come; False if that was all."""
-        # Asked before reading: what was written before the end is read after it.
-        self._task = self._access.task(self._task.id)
-        goes_on = not self._access.is_over(self._task)
-        self.print_new(must_exist=not goes_on)
-        return goes_on
+    def print_new(self) -> bool:
+        """Print what was added since the last look; False if that was all."""
+        going_on = [stream.print_new() for stream in self._streams]
+        return any(going_on)
 
-    def print_new(self, *, must_exist: bool) -> None:
-        """Print what was added since the last look."""
-        number = self._attempt or self._task.attempt
-        folder = find_dir(self._access.paths.conductor, self._task.spec.project, self._task.id, number)
-        if folder is None and must_exist:
-            raise NoLogError(self._nothing(number))
-        if folder is not None:
-            for file in self._files.values():
-                file.print_new(folder, number, as_json=self._as_json)
-
-    def _nothing(self, number: int) -> str:
-        task = self._task
-        if task.status is Status.QUEUED and not self._attempt:
-            return f"task {task.id} is queued and has no output yet; `fairlead logs -f {task.id}` waits for it."
-        return f"task {task.id} is {task.status} and has no output of attempt {number}."
+    def need(self) -> None:
+        """Refuse to show nothing of a task that has not begun."""
+        if not any(stream.attempt for stream in self._streams):
+            waits = f"`fairlead logs -f {self._task_id}` waits for it."
+            raise NoLogError(f"task {self._task_id} is queued and has no output yet; {waits}")
 
 
-class _File:
-    """One output file of whichever attempt is the latest."""
+class _Stream:
+    """One stream of whichever attempt is the latest."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, desk: "AnyDesk", task_id: str, name: str, attempt: int | None, *, as_json: bool) -> None:
+        self._desk = desk
+        self._task_id = task_id
         self._name = name
-        self._stream = name.partition(".")[0]
-        self._attempt = 0
+        self._wanted = attempt
+        self._as_json = as_json
+        #: Of which attempt output was last read; 0 if there was none.
+        self.attempt = 0
         self._read = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
-    def print_new(self, folder: str, attempt: int, *, as_json: bool) -> None:
-        """Print what this attempt has added."""
-        if attempt != self._attempt:
-            self._attempt, self._read = attempt, 0
-            self._decoder.reset()
-        try:
-            with opened(os.path.join(folder, self._name), os.O_RDONLY) as fd:
-                while data := os.pread(fd, _CHUNK, self._read):
-                    self._read += len(data)
-                    self._write(data, as_json=as_json)
-        except FileNotFoundError:
-            return
+    def print_new(self) -> bool:
+        """Print what this attempt has added; False if that was all."""
+        while True:
+            piece = self._desk.logs(self._task_id, self._name, self._wanted, self._read)
+            if piece.attempt != self.attempt and self._read:
+                self._read = 0  # another attempt begins at its own beginning
+                self._decoder.reset()
+            elif piece.data:
+                self._read = piece.next
+                self._write(piece.data)
+            else:
+                self.attempt = piece.attempt
+                return not piece.is_over
+            self.attempt = piece.attempt
 
-    def _write(self, data: bytes, *, as_json: bool) -> None:
+    def _write(self, data: bytes) -> None:
         """As it is into a pipe; made safe for a terminal, or put into JSON."""
-        if as_json:
-            print_json_line({"stream": self._stream, "text": self._decoder.decode(data)})
+        if self._as_json:
+            print_json_line({"stream": self._name, "text": self._decoder.decode(data)})
         elif is_terminal():
             sys.stdout.write(visible(self._decoder.decode(data)))
             sys.stdout.flush()
         else:
-            stream = sys.stderr if self._name == STDERR else sys.stdout
+            stream = sys.stderr if self._name == "stderr" else sys.stdout
             stream.buffer.write(data)
             stream.flush()

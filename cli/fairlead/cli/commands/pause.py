@@ -1,6 +1,6 @@
 """fairlead pause."""
 
-from fairlead.cli.access import Changing, who
+from fairlead.cli.access import changing
 from fairlead.cli.arguments import Parser, parser
 from fairlead.cli.output import say
 from fairlead.queue.operations import SCOPES
@@ -21,7 +21,7 @@ def make_parser() -> Parser:
 def main(words: list[str]) -> int:
     """Start nothing more in a scope."""
     args = make_parser().parse_args(words)
-    with Changing() as access:
-        access.operations().pause(args.scope, by=who(), reason=args.reason)
-    say({"paused": args.scope}, f"paused: {args.scope}; `fairlead resume {args.scope}` goes on", as_json=args.json)
+    with changing() as desk:
+        done = desk.pause(args.scope, args.reason)
+    say(done, f"paused: {args.scope}; `fairlead resume {args.scope}` goes on", as_json=args.json)
     return 0

@@ -6,9 +6,9 @@ from fairlead.base.errors import RefusedError
 from fairlead.base.logs import open_log
 from fairlead.base.service import AlreadyRunningError
 from fairlead.base.text import one_line
+from fairlead.cli.access import own_paths
 from fairlead.cli.arguments import Parser, parser
 from fairlead.cli.output import say
-from fairlead.config.paths import find_paths
 from fairlead.watchdog.rebuild import Rebuild, Rebuilt
 
 
@@ -27,7 +27,7 @@ def make_parser() -> Parser:
 def main(words: list[str]) -> int:
     """Make a new store from the files."""
     args = make_parser().parse_args(words)
-    paths = find_paths()
+    paths = own_paths()
     try:
         report = Rebuild(paths, os.environ, open_log(paths.log_file, "rebuild")).run(replace=args.replace)
     except AlreadyRunningError as error:

@@ -1,6 +1,6 @@
 """fairlead resume."""
 
-from fairlead.cli.access import Changing, who
+from fairlead.cli.access import changing
 from fairlead.cli.arguments import Parser, parser
 from fairlead.cli.output import say
 from fairlead.queue.operations import SCOPES
@@ -16,8 +16,8 @@ def make_parser() -> Parser:
 def main(words: list[str]) -> int:
     """Go on after a pause."""
     args = make_parser().parse_args(words)
-    with Changing() as access:
-        was_paused = access.operations().resume(args.scope, by=who())
-    text = f"{args.scope} goes on" if was_paused else f"{args.scope} was not paused"
-    say({"resumed": args.scope, "was_paused": was_paused}, text, as_json=args.json)
+    with changing() as desk:
+        done = desk.resume(args.scope)
+    text = f"{args.scope} goes on" if done["was_paused"] else f"{args.scope} was not paused"
+    say(done, text, as_json=args.json)
     return 0

@@ -1,6 +1,6 @@
 """fairlead retry."""
 
-from fairlead.cli.access import Changing, who
+from fairlead.cli.access import changing
 from fairlead.cli.arguments import Parser, parser
 from fairlead.cli.changing import change_each
 from fairlead.cli.options import add_ids
@@ -20,11 +20,5 @@ def make_parser() -> Parser:
 def main(words: list[str]) -> int:
     """Send failed, cancelled or lost tasks through the queue again."""
     args = make_parser().parse_args(words)
-    with Changing() as access:
-        operations = access.operations()
-        return change_each(
-            [access.task(part) for part in args.ids],
-            lambda task: operations.retry(task.id, by=who()),
-            lambda task: f"{task.id} is queued again",
-            as_json=args.json,
-        )
+    with changing() as desk:
+        return change_each(desk, args.ids, desk.retry, lambda task: f"{task['id']} is queued again", as_json=args.json)

@@ -1,28 +1,18 @@
 """fairlead show."""
 
 import json
-import os
 import shlex
 from collections.abc import Iterator
 from typing import Any
 
 from fairlead.base.durations import show_duration
 from fairlead.base.text import visible
-from fairlead.cli.access import Access
+from fairlead.cli.access import reading
 from fairlead.cli.arguments import Parser, parser
 from fairlead.cli.eventlines import words as words_of
 from fairlead.cli.options import add_id
 from fairlead.cli.output import fields, moment, paint, say, table
-from fairlead.cli.usage import living_supervisor, usage_of, usage_words
-from fairlead.conductor.rundir import find_dir
-from fairlead.config.loading import load
-from fairlead.config.paths import Paths
-from fairlead.config.places import directory_of
-from fairlead.config.problems import ConfigError
-from fairlead.queue.errors import NoSuchTaskError
-from fairlead.queue.record import record_of
-from fairlead.queue.states import ACTIVE
-from fairlead.queue.task import Task
+from fairlead.cli.usage import usage_words
 
 _ATTEMPT = ("attempt", "status", "started", "finished", "exit", "error")
 
@@ -41,31 +31,19 @@ def make_parser() -> Parser:
 def main(words: list[str]) -> int:
     """Print everything about one task."""
     args = make_parser().parse_args(words)
-    access = Access()
-    task = access.task(args.id)
-    run_dir = find_dir(access.paths.conductor, task.spec.project, task.id, task.attempt)
-    supervisor = living_supervisor(access.paths, task) if task.status in ACTIVE else None
-    usage = usage_of(supervisor) if supervisor else None
-    record = _record(access, task) | {"directory": _directory(access.paths, task), "run_dir": run_dir, "usage": usage}
-    say(record, "\n\n".join(_parts(record)), as_json=args.json)
+    record = reading().show(args.id)
+    text = "\n\n".join(_parts(record)) if "title" in record else _restricted(record)
+    say(record, text, as_json=args.json)
     return 0
 
 
-def _directory(paths: Paths, task: Task) -> str | None:
-    """Where tasks of its project run; unknown while the settings are wrong."""
-    try:
-        return directory_of(task.spec.project, load(paths, os.environ).config, paths, task.spec.user)
-    except ConfigError:
-        return None
-
-
-def _record(access: Access, task: Task) -> dict[str, Any]:
-    """What the store knows, or the archive if it has forgotten."""
-    try:
-        access.store.get(task.id)
-    except NoSuchTaskError:
-        return access.archive.read(task.id) or {}
-    return record_of(task, access.store.attempts(task.id), access.store.events(task_id=task.id))
+def _restricted(record: dict[str, Any]) -> str:
+    """What everybody may know of anybody's task."""
+    times = ("created", "not before", "started", "finished")
+    keys = ("created_at", "run_at", "started_at", "finished_at")
+    plain = [(name, record[name]) for name in ("id", "status", "user", "project", "priority", "attempt")]
+    named = plain + [(name, moment(record[key])) for name, key in zip(times, keys, strict=True)]
+    return f"{fields(named)}\n\nThe rest is for {record['user']}, members of the project, and admins."
 
 
 def _parts(record: dict[str, Any]) -> Iterator[str]:

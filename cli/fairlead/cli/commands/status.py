@@ -3,8 +3,8 @@
 from typing import Any
 
 from fairlead.base.bell import is_heard
-from fairlead.cli.quick import open_connection, wants_json
-from fairlead.config.paths import find_paths
+from fairlead.cli.quick import is_direct, open_connection, wants_json
+from fairlead.config.paths import Paths, find_paths
 from fairlead.queue.services import SERVICES, how_to_start
 from fairlead.queue.sqlite.overview import status
 
@@ -26,20 +26,31 @@ def main(words: list[str]) -> int:
     """Print the state of the whole queue."""
     as_json = wants_json(words, make_parser)
     paths = find_paths()
-    db = open_connection(paths)
-    data = status(db) | {name: is_heard(paths.bells, name) for name in SERVICES}
-    db.close()
+    data = _here(paths) if is_direct(paths) else _there(paths)
     if as_json:
         from fairlead.cli.output import print_json  # noqa: PLC0415 - start-up time
 
         print_json(data)
     else:
-        print("\n".join([*_stopped(paths.bells, data), *_lines(data)]))
+        print("\n".join([*_stopped(paths, data), *_lines(data)]))
     return 0
 
 
-def _stopped(bells: str, data: dict[str, Any]) -> list[str]:
-    return [f"the {name} does not run; {how_to_start(bells, name)}" for name in SERVICES if not data[name]]
+def _here(paths: Paths) -> dict[str, Any]:
+    db = open_connection(paths)
+    data = status(db) | {name: is_heard(paths.bells, name) for name in SERVICES}
+    db.close()
+    return data
+
+
+def _there(paths: Paths) -> dict[str, Any]:
+    from fairlead.cli.remote import Remote  # noqa: PLC0415 - start-up time
+
+    return Remote(paths).status()
+
+
+def _stopped(paths: Paths, data: dict[str, Any]) -> list[str]:
+    return [f"the {name} does not run; {how_to_start(paths, name)}" for name in SERVICES if not data[name]]
 
 
 def _lines(data: dict[str, Any]) -> list[str]:

@@ -5,34 +5,32 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from typing import NamedTuple
+from contextlib import suppress
+from typing import Any
 
 from fairlead.base.clock import SystemClock
-from fairlead.base.errors import UsageError
-from fairlead.base.ids import new_id
+from fairlead.base.errors import FairleadError, UsageError
+from fairlead.base.identity import user_name
 from fairlead.base.text import one_line
-from fairlead.cli.access import Access, open_instance, who
+from fairlead.cli.access import making, reading
 from fairlead.cli.arguments import Parser, parser
 from fairlead.cli.commands.wait import wait_for
-from fairlead.cli.documents import NAME, document, said
+from fairlead.cli.documents import NAME, document
 from fairlead.cli.options import split_command
 from fairlead.cli.output import moment, note, print_json, say
-from fairlead.cli.quick import NoInstanceError
+from fairlead.cli.quick import NoInstanceError, asker, is_direct
 from fairlead.cli.waiting import tell_of_stopped
 from fairlead.config.loading import load
-from fairlead.config.paths import Paths, find_paths
+from fairlead.config.paths import find_paths
 from fairlead.config.places import directory_of
-from fairlead.queue.decide import Reason
+from fairlead.desk.submitting import File, check_files, foretold, told
 from fairlead.queue.errors import StoreBrokenError, StoreBusyError, StoreUnavailableError
 from fairlead.queue.instance import StoreMissingError
-from fairlead.queue.operations import Submitted, Submitting
-from fairlead.queue.record import spec_record
 from fairlead.queue.services import how_to_start
 from fairlead.queue.spooling import Spooling
-from fairlead.queue.states import Status
-from fairlead.queue.task import PRIORITIES, Spec, Task
-from fairlead.queue.taskfile import FORMATS, Parsed
-from fairlead.queue.why import Why
+from fairlead.queue.taskfile import FORMATS
+
+Data = dict[str, Any]
 
 #: What makes a task without a file: the key in a task file, what its value is, and what it means.
 _KEYS = {
@@ -51,14 +49,6 @@ _AWAY = (StoreBusyError, StoreUnavailableError, StoreBrokenError, StoreMissingEr
 #: More than any setting allows: a file that never ends is not read to its end.
 _MOST = 1 << 30
 _SPOOLED = "the store is away: the file waits in the spool and is taken in when it is back"
-
-
-class File(NamedTuple):
-    """A task file by name and content; `made` if options made it."""
-
-    name: str
-    data: bytes
-    made: bool = False
 
 
 def make_parser() -> Parser:
@@ -92,38 +82,53 @@ def main(words: list[str]) -> int:
     args = make_parser().parse_args(own)
     files = _files(args, command)
     if args.dry_run:
-        _foretell(files, as_json=args.json)
+        _tell_of_future(files, _foretell(files), as_json=args.json)
         return 0
     done = _submit(files)
     _tell(files, done, as_json=args.json, waits=args.wait)
     if args.wait:
-        spooled = {one.id for one in done if one.spooled}
-        return wait_for(Access(), [one.id for one in done], spooled, timeout=None, as_json=args.json)
-    tell_of_stopped(find_paths(), "daemon")
+        return wait_for(reading(), [one["id"] for one in done], timeout=None, as_json=args.json)
+    _tell_of_no_daemon()
     return 0
 
 
-def _submit(files: Sequence[File]) -> list[Submitted]:
-    """Hand the files to the store; while it is away, lay them where intake finds them."""
-    given = [(file.name, file.data) for file in files]
+def _tell_of_no_daemon() -> None:
+    """Say so if nobody takes care of the tasks just now."""
+    with suppress(FairleadError):  # the store may be away
+        tell_of_stopped(reading(), "daemon")
+
+
+def _submit(files: Sequence[File]) -> list[Data]:
+    """Hand the files in; while the store is away, lay them where intake finds them."""
     try:
-        instance = open_instance()
+        with making() as desk:
+            return desk.submit(files)
     except _AWAY as away:
+        if not is_direct(find_paths()):
+            raise
         note(str(away))
         spooling = _spooling()
-        _check(spooling, files)
-        return spooling.submit(given)
-    submitting = Submitting(instance, who())
-    _check(submitting, files)
-    done = submitting.submit(given)
-    instance.close()
-    return done
+        check_files(files, spooling.check)
+        done = spooling.submit([(file.name, file.data) for file in files])
+        return [told(file, one) for file, one in zip(files, done, strict=True)]
+
+
+def _foretell(files: Sequence[File]) -> list[Data]:
+    """What would become of the files; where there is no instance yet, none is made for that."""
+    try:
+        return reading().foretell(files)
+    except NoInstanceError:
+        spooling = _spooling()
+        parsed = check_files(files, spooling.check)
+        prospect = f"would wait: the daemon does not run; {how_to_start(spooling.paths, 'daemon')}"
+        directories = [directory_of(one.spec.project, spooling.config, spooling.paths, one.spec.user) for one in parsed]
+        return [foretold(*each, prospect) for each in zip(files, parsed, directories, strict=True)]
 
 
 def _spooling() -> Spooling:
     """What needs no store, and makes none."""
     paths = find_paths()
-    return Spooling(paths, load(paths, os.environ).config, SystemClock(), who())
+    return Spooling(paths, load(paths, os.environ).config, SystemClock(), user_name(asker()))
 
 
 # ---------------------------------------------------------------------- what is submitted
@@ -162,74 +167,36 @@ def _read(path: str, form: str) -> File:
         raise UsageError(f"{path} cannot be read: {error.strerror}; nothing was submitted.") from error
 
 
-def _check(submitting: Submitting | Spooling, files: Sequence[File]) -> list[Parsed]:
-    """Read every file as intake would; raises with all that is wrong in any of them."""
-    parsed, wrong = [], []
-    for file in files:
-        try:
-            parsed.append(_check_one(submitting, file))
-        except UsageError as error:
-            wrong.append(str(error))
-    if wrong and len(files) > 1:
-        wrong.append("nothing was submitted.")
-    if wrong:
-        raise UsageError("\n".join(wrong))
-    return parsed
-
-
-def _check_one(submitting: Submitting | Spooling, file: File) -> Parsed:
-    if file.made:
-        return said(lambda: submitting.check(file.name, file.data))
-    return submitting.check(file.name, file.data)
-
-
 # ---------------------------------------------------------------------- what is told
 
 
-def _foretell(files: Sequence[File], *, as_json: bool) -> None:
+def _tell_of_future(files: Sequence[File], rows: Sequence[Data], *, as_json: bool) -> None:
     """What would become of each file."""
-    spooling = _spooling()
-    paths = spooling.paths
-    rows, lines = [], []
-    for file, one in zip(files, _check(spooling, files), strict=True):
-        directory = directory_of(one.spec.project, spooling.config, paths, one.spec.user)
-        prospect = _prospect(paths, one.spec)
-        more = {"directory": directory, "notes": one.notes, "prospect": prospect}
-        rows.append({"file": file.name} | spec_record(one.spec) | more)
+    lines = []
+    for file, row in zip(files, rows, strict=True):
         name = "" if file.made else f"{file.name}: "
-        lines += [f"{name}{_summary(one.spec)}", f"  in {directory}", f"  {prospect}"]
-        lines += [f"  note: {text}" for text in one.notes]
+        lines += [f"{name}{_summary(row)}", f"  in {row['directory']}", f"  {row['prospect']}"]
+        lines += [f"  note: {text}" for text in row["notes"]]
     say(rows, "\n".join(one_line(line, 500) for line in lines), as_json=as_json)
 
 
-def _summary(spec: Spec) -> str:
-    later = f", not before {moment(spec.run_at)}" if spec.run_at else ""
-    priority = PRIORITIES[spec.priority]
-    return f"{spec.title!r} for {spec.user} in project {spec.project}, agent {spec.agent}, {priority} priority{later}"
+def _summary(row: Data) -> str:
+    later = f", not before {moment(row['run_at'])}" if row["run_at"] else ""
+    who = f"for {row['user']} in project {row['project']}, agent {row['agent']}, {row['priority']} priority"
+    return f"{row['title']!r} {who}{later}"
 
 
-def _prospect(paths: Paths, spec: Spec) -> str:
-    """What would keep it from starting at once, if it were queued now."""
-    try:
-        access = Access(paths)
-    except NoInstanceError:
-        return f"would wait: the daemon does not run; {how_to_start(paths.bells, 'daemon')}"
-    now = access.clock.wall_ms()
-    task = Task(id=new_id(now), seq=1 << 62, spec=spec, status=Status.QUEUED, version=1, created_at=now, updated_at=now)
-    obstacles = Why(paths, access.store, access.clock).answer(task).obstacles
-    access.store.close()
-    # A user without due tasks is told to have none: that is no obstacle, since this would be one.
-    real = [one.detail for one in obstacles if spec.run_at or one.reason is not Reason.NOT_DUE]
-    return f"would wait: {real[0]}" if real else "would start at once"
-
-
-def _tell(files: Sequence[File], done: Sequence[Submitted], *, as_json: bool, waits: bool) -> None:
+def _tell(files: Sequence[File], done: Sequence[Data], *, as_json: bool, waits: bool) -> None:
     """The ids; a program that waits gets them with how the tasks ended, as one document."""
-    both = list(zip(files, done, strict=True))
     if as_json and not waits:
-        print_json([{"id": o.id, "file": f.name, "spooled": o.spooled, "notes": o.notes} for f, o in both])
-    for _, one in both:
+        rows = zip(files, done, strict=True)
+        print_json([{"file": f.name} | {name: o[name] for name in ("id", "spooled", "notes")} for f, o in rows])
+    for one in done:
         if not as_json:
-            print(one.id, flush=True)
-        for text in (*one.notes, *((one.warning,) if one.warning else ()), *((_SPOOLED,) if one.spooled else ())):
+            print(one["id"], flush=True)
+        for text in (
+            *one["notes"],
+            *((one["warning"],) if one["warning"] else ()),
+            *((_SPOOLED,) if one["spooled"] else ()),
+        ):
             note(text)

@@ -10,6 +10,8 @@ from fairlead.cli.installing import add_scope, places_for
 from fairlead.cli.output import counted, print_json
 from fairlead.cli.waiting import wait_until
 from fairlead.config.paths import Paths
+from fairlead.desk.desk import Desk
+from fairlead.queue.rights import master
 from fairlead.systemd.install import Installation
 from fairlead.systemd.places import Scope
 
@@ -72,7 +74,8 @@ def _stop(installation: Installation, *, force: bool) -> None:
         )
     if running:
         installation.end_agents()
-        wait_until(paths.bells, "uninstall", lambda: not _running(paths), PATIENCE)
+        desk = Desk(Access(paths), master(os.getuid()))
+        wait_until(desk, "uninstall", lambda: not _running(paths), PATIENCE)
     installation.stop()
 
 

@@ -8,11 +8,14 @@ from types import FrameType
 
 from fairlead.base.bell import is_heard
 from fairlead.base.errors import RefusedError, UsageError
-from fairlead.cli.access import Access, open_instance
+from fairlead.cli.access import Access, open_instance, own_paths
 from fairlead.cli.arguments import Parser, parser
 from fairlead.cli.commands.events import Stream
 from fairlead.cli.output import counted
+from fairlead.cli.quick import asker
 from fairlead.cli.waiting import follow
+from fairlead.desk.desk import Desk
+from fairlead.queue.rights import master
 from fairlead.queue.sqlite.overview import status
 
 #: A service that ended is started again after this long.
@@ -42,7 +45,7 @@ def main(words: list[str]) -> int:
     """Run both services and show what happens until interrupted."""
     make_parser().parse_args(words)
     open_instance().close()
-    access = Access()
+    access = Access(own_paths())
     if running := [name for name in SERVICES if is_heard(access.paths.bells, name)]:
         names = " and ".join(f"the {name}" for name in running)
         verb = "runs" if len(running) == 1 else "run"
@@ -59,7 +62,8 @@ class Up:
 
     def __init__(self, access: Access) -> None:
         self._access = access
-        self._events = Stream(access, access.store.last_event())
+        self._desk = Desk(access, master(asker()))
+        self._events = Stream(self._desk, access.store.last_event())
         self._services: dict[str, subprocess.Popen[bytes]] = {}
         self._restart_at: dict[str, float] = {}
         self._asked_to_stop = False
@@ -71,7 +75,7 @@ class Up:
             signal.signal(number, self._on_stop)
         signal.signal(signal.SIGHUP, self._on_reload)
         self._greet()
-        follow(self._access.paths.bells, "up", self._look, LOOK_AGAIN)
+        follow(self._desk, "up", self._look, LOOK_AGAIN)
         self._say_goodbye()
         return self._code
 

@@ -5,18 +5,20 @@ from typing import Any
 
 from fairlead.base.errors import RefusedError, UnavailableError
 from fairlead.base.text import one_line
-from fairlead.cli.access import Access
+from fairlead.cli.access import reading
 from fairlead.cli.arguments import Parser, parser
 from fairlead.cli.options import add_ids, add_timeout
 from fairlead.cli.output import forget_output, note, print_json
 from fairlead.cli.waiting import tell_of_stopped, wait_until
-from fairlead.queue.admit import claimed_in
 from fairlead.queue.errors import NoSuchTaskError
 from fairlead.queue.states import Status
-from fairlead.queue.task import Outcome, Task
 
-#: So many events are looked through for a refusal.
-_LATELY = 1000
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from fairlead.cli.access import AnyDesk
+
+
+End = dict[str, Any]
 
 
 class TimeIsUpError(UnavailableError):
@@ -39,28 +41,28 @@ def make_parser() -> Parser:
 def main(words: list[str]) -> int:
     """Wait until tasks have ended; 0 only if all completed."""
     args = make_parser().parse_args(words)
-    access = Access()
-    spooled: set[str] = set()
-    ids = [task.id if (task := _known(access, part, spooled)) else part for part in args.ids]
-    return wait_for(access, ids, spooled, timeout=args.timeout, as_json=args.json)
+    desk = reading()
+    ids = [desk.end(part)["id"] for part in args.ids]
+    return wait_for(desk, ids, timeout=args.timeout, as_json=args.json)
 
 
-def wait_for(access: Access, ids: Sequence[str], spooled: set[str], *, timeout: float | None, as_json: bool) -> int:
+def wait_for(desk: "AnyDesk", ids: Sequence[str], *, timeout: float | None, as_json: bool) -> int:
     """Wait for these tasks and tell how they ended; those whose files lay in the spool may still be on their way."""
-    ended: dict[str, Task] = {}
+    ended: dict[str, End] = {}
+    spooled: set[str] = set()
 
     def all_ended() -> bool:
         for task_id in ids:
-            if task_id not in ended and (task := _known(access, task_id, spooled)) and access.is_over(task):
-                ended[task_id] = task
-                _tell(task, as_json=as_json)
+            if task_id not in ended and (end := _end(desk, task_id, spooled))["is_over"]:
+                ended[task_id] = end
+                _tell(end, as_json=as_json)
         return len(ended) == len(set(ids))
 
     def left() -> list[str]:
         return [task_id for task_id in ids if task_id not in ended]
 
     try:
-        is_over = _wait(access, all_ended, timeout)
+        is_over = _wait(desk, all_ended, timeout)
     except KeyboardInterrupt:
         _tell_of_going_on(left())
         raise
@@ -68,14 +70,27 @@ def wait_for(access: Access, ids: Sequence[str], spooled: set[str], *, timeout: 
         raise TimeIsUpError(f"not ended in time: {', '.join(left())}; `fairlead why {left()[0]}` says why.")
     if as_json:
         print_json([_plain(ended[task_id]) for task_id in ids])
-    return 0 if all(task.status is Status.COMPLETED for task in ended.values()) else 1
+    return 0 if all(end["status"] == Status.COMPLETED for end in ended.values()) else 1
 
 
-def _wait(access: Access, all_ended: Callable[[], bool], timeout: float | None) -> bool:
+def _end(desk: "AnyDesk", task_id: str, spooled: set[str]) -> End:
+    """How it ended, if it has; what was in the spool a moment ago and is nowhere now was refused."""
+    try:
+        end = desk.end(task_id)
+    except NoSuchTaskError:
+        if task_id not in spooled:
+            raise
+        raise RefusedError(f"{task_id} was refused: the note beside its file in rejected says why") from None
+    if end["status"] == "spooled":
+        spooled.add(task_id)
+    return end
+
+
+def _wait(desk: "AnyDesk", all_ended: Callable[[], bool], timeout: float | None) -> bool:
     """Whether all have ended in time."""
     if not all_ended():
-        tell_of_stopped(access.paths, "daemon", "watchdog")
-    return wait_until(access.paths.bells, "wait", all_ended, timeout)
+        tell_of_stopped(desk, "daemon", "watchdog")
+    return wait_until(desk, "wait", all_ended, timeout)
 
 
 def _tell_of_going_on(left: Sequence[str]) -> None:
@@ -84,47 +99,17 @@ def _tell_of_going_on(left: Sequence[str]) -> None:
     note(f"{what}; `fairlead cancel {' '.join(left)}` stops {them}")
 
 
-def _known(access: Access, task_id: str, spooled: set[str]) -> Task | None:
-    """The task; None while its file waits for the store. Raises if there is none, or its file was refused."""
-    # Looked for before the store is asked: it may be taken in between the two.
-    waits = any(file.id == task_id for file in claimed_in(access.paths))
-    if waits:
-        spooled.add(task_id)
-    try:
-        return access.task(task_id)
-    except NoSuchTaskError:
-        if waits:
-            return None
-        if task_id in spooled:
-            raise RefusedError(f"{task_id} was refused: {_refusal(access, task_id)}") from None
-        raise
-
-
-def _refusal(access: Access, task_id: str) -> str:
-    """What was wrong with a file that was to become this task, if that was told lately."""
-    events = access.store.events(after=max(0, access.store.last_event() - _LATELY), limit=_LATELY)
-    errors = [one.detail["error"] for one in events if one.event == "rejected" and one.detail.get("id") == task_id]
-    return str(errors[-1]) if errors else f"{access.paths.rejected} says why"
-
-
-def _tell(task: Task, *, as_json: bool) -> None:
+def _tell(end: End, *, as_json: bool) -> None:
     if as_json:
         return
-    error = _outcome(task).error
+    error = end.get("error")
     try:
-        print(f"{task.id} {task.status}" + (f": {one_line(error, 500)}" if error else ""), flush=True)
+        print(f"{end['id']} {end['status']}" + (f": {one_line(error, 500)}" if error else ""), flush=True)
     except BrokenPipeError:
         forget_output()  # nobody reads it, but the exit code still counts
-    if task.status is not Status.COMPLETED and task.started_at:
-        note(f"`fairlead logs {task.id}` shows its output")
+    if end["status"] != Status.COMPLETED and end.get("has_started"):
+        note(f"`fairlead logs {end['id']}` shows its output")
 
 
-def _plain(task: Task) -> dict[str, Any]:
-    outcome = _outcome(task)
-    names = ("reason", "exit_code", "error", "result")
-    return {"id": task.id, "status": task.status} | {name: getattr(outcome, name) for name in names}
-
-
-def _outcome(task: Task) -> Outcome:
-    """How it ended; a task that was cancelled while it waited has no more to tell than that."""
-    return task.outcome or Outcome(status=task.status, reason=task.status)
+def _plain(end: End) -> End:
+    return {key: value for key, value in end.items() if key not in ("is_over", "has_started")}

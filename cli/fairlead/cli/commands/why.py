@@ -1,13 +1,12 @@
 """fairlead why."""
 
-import msgspec
+from typing import Any
 
 from fairlead.base.text import one_line
-from fairlead.cli.access import Access
+from fairlead.cli.access import reading
 from fairlead.cli.arguments import Parser, parser
 from fairlead.cli.options import add_id
 from fairlead.cli.output import say
-from fairlead.queue.why import Answer, Why
 
 
 def make_parser() -> Parser:
@@ -20,13 +19,12 @@ def make_parser() -> Parser:
 def main(words: list[str]) -> int:
     """Say what keeps a task from running."""
     args = make_parser().parse_args(words)
-    access = Access()
-    answer = Why(access.paths, access.store, access.clock).answer(access.task(args.id))
-    say(msgspec.to_builtins(answer), _text(answer), as_json=args.json)
+    answer = reading().why(args.id)
+    say(answer, _text(answer), as_json=args.json)
     return 0
 
 
-def _text(answer: Answer) -> str:
-    lines = [f"{answer.task_id} ({answer.status}): {one_line(answer.summary, 500)}"]
-    lines += [f"  also: {one_line(obstacle.detail, 500)}" for obstacle in answer.obstacles[1:]]
+def _text(answer: dict[str, Any]) -> str:
+    lines = [f"{answer['task_id']} ({answer['status']}): {one_line(answer['summary'], 500)}"]
+    lines += [f"  also: {one_line(obstacle['detail'], 500)}" for obstacle in answer["obstacles"][1:]]
     return "\n".join(lines)

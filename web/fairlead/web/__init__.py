@@ -1,0 +1,1 @@
+"""HTTP on a unix socket: the desk, for every language."""
