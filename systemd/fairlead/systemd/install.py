@@ -18,6 +18,8 @@ from fairlead.systemd.places import ACCOUNT, GROUP, Places, Scope
 #: What has to be done about each file.
 Plan = list[tuple[Step, File]]
 _UNITS = os.path.join(os.path.dirname(__file__), "units")
+#: Where supervisors may be, and what outlived them.
+_WITH_SUPERVISORS = ("fairlead-conductor.service", "fairlead-daemon.service")
 _EDITED = "changed by hand; --force replaces it, `systemctl edit` changes it for good"
 
 
@@ -183,7 +185,8 @@ class Installation:
         """Start nothing more, and end whatever an agent runs in; the watchdog records it."""
         self.manager.stop("fairlead-daemon.service")
         self.manager.stop(*self.manager.known("fairlead-run-*"))
-        self.manager.end_all_of("fairlead-conductor.service", "TERM")
+        for unit in _WITH_SUPERVISORS:
+            self.manager.end_all_of(unit, "TERM")
 
     def stop(self) -> None:
         """Stop and disable everything."""
@@ -191,7 +194,8 @@ class Installation:
             return
         if mark_of(f"{self.places.units}/{TARGET}"):
             self.manager.do("disable", TARGET)
-        self.manager.end_all_of("fairlead-conductor.service", "KILL")
+        for unit in _WITH_SUPERVISORS:
+            self.manager.end_all_of(unit, "KILL")
         units = [unit for unit in self.manager.known("fairlead*") if not unit.endswith(".slice")]
         self.manager.stop(*units, *self.manager.known("fairlead.slice"))
         self.manager.forget_last_run(*[unit for unit in units if unit.endswith(".timer")])

@@ -67,8 +67,9 @@ def _stop(installation: Installation, *, force: bool) -> None:
     paths = installation.places.instance
     running = _running(paths)
     if running and not force:
+        verb = "runs" if running == 1 else "run"
         raise RefusedError(
-            f"{counted(running, 'agent')} run: `fairlead drain` waits for their end, --force ends them now."
+            f"{counted(running, 'agent')} {verb}: `fairlead drain` waits for their end, --force ends them now."
         )
     if running:
         installation.end_agents()
