@@ -22,7 +22,7 @@ WITHOUT_JSON = {"up", "daemon", "watchdog", "completion", "lock"}
 def test_the_commands_are_those_that_were_promised() -> None:
     """The table holds every command, and no other."""
     promised = """up daemon watchdog submit status list show logs wait why cancel retry requeue change pause resume
-        drain locks lock capacity events doctor prune rebuild config simulate dispatch completion"""
+        drain locks lock capacity events doctor prune rebuild config simulate dispatch install uninstall completion"""
     assert sorted(COMMANDS) == sorted(promised.split())
 
 

@@ -23,7 +23,7 @@ def make_parser() -> Parser:
         "uninstall",
         "Stop the services and remove what `install` has put in place. Queue, spools, logs and settings stay, unless"
         " they are purged. Refused while agents run.",
-        ["sudo fairlead uninstall", "fairlead uninstall --user --dry-run", "sudo fairlead uninstall --purge --yes"],
+        ["fairlead uninstall", "fairlead uninstall --user --dry-run", "fairlead uninstall --purge --yes"],
     )
     add_scope(made)
     made.add_argument("--purge", action="store_true", help="remove queue, spools, logs, settings and account, too")
