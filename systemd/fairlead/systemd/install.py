@@ -99,7 +99,7 @@ class Installation:
         self._drop_obsolete({file.path for _, file in plan})
         self.manifest.save(self.places.root, self.places.manifest)
         if not self.is_staged:
-            self._settle()
+            self._settle(plan)
 
     def _drop_obsolete(self, wanted: set[str]) -> None:
         """Remove what an earlier version had put there and this one does not know any more."""
@@ -108,13 +108,14 @@ class Installation:
                 remove(self.places.real(path))
             self.manifest.forget(path)
 
-    def _settle(self) -> None:
+    def _settle(self, plan: Plan) -> None:
         """Accounts and directories, the settings' owner, and the manager's knowledge of the units."""
         places = self.places
         if places.scope is Scope.SYSTEM:
             run("systemd-sysusers", f"{places.lib}/sysusers.d/fairlead.conf")
             run("systemd-tmpfiles", "--create", os.path.join(places.lib, "tmpfiles.d", "fairlead.conf"))
-            os.chown(places.config_file, 0, grp.getgrnam(ACCOUNT).gr_gid)
+            if any(file.is_settings and step.deed is Deed.WRITE for step, file in plan):
+                os.chown(places.config_file, 0, grp.getgrnam(ACCOUNT).gr_gid)
         self.manager.do("daemon-reload")
 
     def start(self, plan: Plan, *, enable: bool) -> list[str]:
