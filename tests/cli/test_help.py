@@ -16,13 +16,14 @@ from fairlead.cli.reference import parsers, reference
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 #: What a program needs is in JSON; these have nothing to read, or hand over to somebody else.
-WITHOUT_JSON = {"up", "api", "daemon", "watchdog", "completion", "lock"}
+WITHOUT_JSON = {"up", "api", "porter", "daemon", "watchdog", "completion", "lock"}
 
 
 def test_the_commands_are_those_that_were_promised() -> None:
     """The table holds every command, and no other."""
     promised = """up daemon watchdog submit status list show logs wait why cancel retry requeue change pause resume
-        drain locks lock capacity events doctor prune rebuild config simulate dispatch completion api"""
+        drain locks lock capacity events doctor prune rebuild config simulate dispatch completion api porter install
+        uninstall"""
     assert sorted(COMMANDS) == sorted(promised.split())
 
 

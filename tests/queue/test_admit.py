@@ -50,7 +50,7 @@ def test_a_file_becomes_a_task(place: Place) -> None:
     path = place.admission.accepted.path(file.id, file.owner, "hello.yaml")
     assert path.endswith(f"/{bucket(file.id)}/{file.id}@{ME}.yaml")
     assert (place.intake(), place.rejected()) == ([], [])
-    assert place.log.of("queued") == [{"task": file.id, "user": "alice", "source": "hello.yaml"}]
+    assert place.log.of("queued") == [{"task": file.id, "user": "alice", "project": "default", "source": "hello.yaml"}]
 
 
 def test_a_claim_is_a_rename_that_one_wins(place: Place) -> None:

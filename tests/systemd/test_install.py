@@ -67,14 +67,14 @@ def test_one_command_brings_everything_up(fresh_host: Host) -> None:
 
 
 def test_the_command_pages_and_completion_are_found(fresh_host: Host) -> None:
-    """By those who look for them where they belong."""
-    fresh_host.fairlead("install")
+    """By everybody who looks for them where they belong, however private the installer's own files are."""
+    fresh_host.run(FAIRLEAD, "install", properties=("UMask=0077",))
     fresh_host.useradd("alice")
     assert fresh_host.run("sh", "-c", "fairlead --version", user="alice").stdout.startswith("fairlead ")
     bash = ". /usr/local/share/bash-completion/completions/fairlead; complete -p fairlead"
-    assert "_fairlead" in fresh_host.run("bash", "-c", bash).stdout
+    assert "_fairlead" in fresh_host.run("bash", "-c", bash, user="alice").stdout
     if fresh_host.run("sh", "-c", "command -v man", check=False).returncode == 0:
-        assert "SYNOPSIS" in fresh_host.run("man", "-P", "cat", "fairlead-submit").stdout
+        assert "SYNOPSIS" in fresh_host.run("man", "-P", "cat", "fairlead-submit", user="alice").stdout
         assert "slots.max" in fresh_host.run("man", "-P", "cat", "fairlead.yaml").stdout
 
 
@@ -171,7 +171,7 @@ def test_an_older_versions_unit_is_replaced_and_the_service_started_anew(fresh_h
     said = fresh_host.fairlead("install").stdout
     assert deeds(said)[DAEMON] == "replace"
     assert not fresh_host.path(f"{UNITS}/fairlead-old.service").exists()
-    assert "started anew: fairlead-daemon.service" in said
+    assert "fairlead-daemon.service" in said.rpartition("started anew: ")[2]
     assert fresh_host.main_pid("fairlead-daemon.service") != pid
 
 
@@ -274,7 +274,7 @@ def test_every_unit_is_what_systemd_expects(fresh_host: Host) -> None:
 
 @pytest.mark.parametrize(
     ("name", "most"),
-    [("daemon", 0.8), ("watchdog", 0.7), ("api", 0.7), ("conductor", 0.8), ("cleanup", 0.7), ("porter", 1.9)],
+    [("daemon", 0.8), ("watchdog", 0.7), ("api", 0.7), ("conductor", 0.8), ("cleanup", 0.7), ("porter", 2.2)],
 )
 def test_what_a_service_could_do_wrong_is_little(name: str, most: float, booted: Host) -> None:
     """`systemd-analyze security` counts what is left open; 10 is everything."""

@@ -1,5 +1,6 @@
 """What services tell the manager that started them, as it arrives at a real socket."""
 
+import errno
 import os
 import signal
 import socket
@@ -13,6 +14,8 @@ import pytest
 from tests.support.instance import NO_POLLS, Home, home
 from tests.support.patience import PATIENCE, eventually, stays
 
+from fairlead.base.logs import open_log
+from fairlead.daemon import process
 from fairlead.queue.states import Status
 from fairlead.systemd.notify import Notifier
 
@@ -179,6 +182,31 @@ def test_wrong_settings_are_seen_in_the_status(home: Home, ear: Ear) -> None:
     Path(home.paths.config_file).write_text(good)
     daemon.send_signal(signal.SIGHUP)
     ear.until("STATUS=0 of 4 slots used, 0 waiting")
+
+
+def test_a_reload_makes_nobody_ready(home: Home, ear: Ear, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A daemon that is asked to read its settings while it cannot prepare says nothing of being ready, or so again."""
+    monkeypatch.setattr(process, "RETRY", 0.01)
+    environ = home.environ | {"NOTIFY_SOCKET": ear.address}
+    daemon = process.Daemon(home.paths, environ, open_log(home.paths.log_file, "daemon"))
+    real = daemon.dispatcher.reconcile
+
+    def reconcile() -> None:
+        if len(ear.heard) > 1:
+            return real()
+        assert ear.next().startswith("EXTEND_TIMEOUT_USEC=")
+        daemon.waiter.asked_to_reload = True
+        raise OSError(errno.ENOSPC, "test")
+
+    def stop() -> None:
+        daemon.waiter.asked_to_stop = True
+
+    monkeypatch.setattr(daemon.dispatcher, "reconcile", reconcile)
+    daemon.run(ready=stop)
+    daemon.close()
+    assert home.log("settings_reloaded")
+    ear.until("READY=1")
+    assert not any("RELOADING" in said for said in ear.heard)
 
 
 def test_agents_cannot_speak_to_the_manager(home: Home, ear: Ear) -> None:

@@ -18,6 +18,8 @@ from fairlead.systemd.places import ACCOUNT, GROUP, Places, Scope
 #: What has to be done about each file.
 Plan = list[tuple[Step, File]]
 _UNITS = os.path.join(os.path.dirname(__file__), "units")
+#: Where supervisors may be, and what outlived them.
+_WITH_SUPERVISORS = ("fairlead-conductor.service", "fairlead-daemon.service")
 _EDITED = "changed by hand; --force replaces it, `systemctl edit` changes it for good"
 
 
@@ -97,7 +99,7 @@ class Installation:
         self._drop_obsolete({file.path for _, file in plan})
         self.manifest.save(self.places.root, self.places.manifest)
         if not self.is_staged:
-            self._settle()
+            self._settle(plan)
 
     def _drop_obsolete(self, wanted: set[str]) -> None:
         """Remove what an earlier version had put there and this one does not know any more."""
@@ -106,13 +108,14 @@ class Installation:
                 remove(self.places.real(path))
             self.manifest.forget(path)
 
-    def _settle(self) -> None:
+    def _settle(self, plan: Plan) -> None:
         """Accounts and directories, the settings' owner, and the manager's knowledge of the units."""
         places = self.places
         if places.scope is Scope.SYSTEM:
             run("systemd-sysusers", f"{places.lib}/sysusers.d/fairlead.conf")
             run("systemd-tmpfiles", "--create", os.path.join(places.lib, "tmpfiles.d", "fairlead.conf"))
-            os.chown(places.config_file, 0, grp.getgrnam(ACCOUNT).gr_gid)
+            if any(file.is_settings and step.deed is Deed.WRITE for step, file in plan):
+                os.chown(places.config_file, 0, grp.getgrnam(ACCOUNT).gr_gid)
         self.manager.do("daemon-reload")
 
     def start(self, plan: Plan, *, enable: bool) -> list[str]:
@@ -183,7 +186,8 @@ class Installation:
         """Start nothing more, and end whatever an agent runs in; the watchdog records it."""
         self.manager.stop("fairlead-daemon.service")
         self.manager.stop(*self.manager.known("fairlead-run-*"))
-        self.manager.end_all_of("fairlead-conductor.service", "TERM")
+        for unit in _WITH_SUPERVISORS:
+            self.manager.end_all_of(unit, "TERM")
 
     def stop(self) -> None:
         """Stop and disable everything."""
@@ -191,7 +195,8 @@ class Installation:
             return
         if mark_of(f"{self.places.units}/{TARGET}"):
             self.manager.do("disable", TARGET)
-        self.manager.end_all_of("fairlead-conductor.service", "KILL")
+        for unit in _WITH_SUPERVISORS:
+            self.manager.end_all_of(unit, "KILL")
         units = [unit for unit in self.manager.known("fairlead*") if not unit.endswith(".slice")]
         self.manager.stop(*units, *self.manager.known("fairlead.slice"))
         self.manager.forget_last_run(*[unit for unit in units if unit.endswith(".timer")])

@@ -11,6 +11,9 @@ from msgspec import Struct
 from fairlead.base.errors import RefusedError
 from fairlead.base.files import read_json, remove, write_durably
 
+#: Of folders that are made, whatever the caller's umask: others are to find what is in them.
+_FOLDER = 0o755
+
 
 class File(Struct, frozen=True, kw_only=True):
     """A file, or a link, that belongs to an installation."""
@@ -87,7 +90,8 @@ class Manifest:
             os.makedirs(root or folder, exist_ok=True)
         elif not os.path.isdir(root + folder):
             self._make_folders(os.path.dirname(folder), root)
-            os.mkdir(root + folder, 0o755)
+            os.mkdir(root + folder)
+            os.chmod(root + folder, _FOLDER)
             self.folders.append(folder)
 
     def forget(self, path: str) -> None:

@@ -17,7 +17,7 @@ def make_parser() -> Parser:
         "Put services, completion, man pages and settings in place, for the whole system or for you alone. What is"
         " there already and was changed stays. Done again after an upgrade, it starts the services anew; agents go on."
         " With DESTDIR in the environment files are written below it, and nothing else is done.",
-        ["sudo fairlead install --enable", "fairlead install --user --enable", "fairlead install --system --dry-run"],
+        ["fairlead install --enable", "fairlead install --user --enable", "fairlead install --system --dry-run"],
     )
     add_scope(made)
     made.add_argument("--enable", action="store_true", help="start everything, now and at every boot")

@@ -25,7 +25,7 @@ def make_parser() -> Parser:
         "uninstall",
         "Stop the services and remove what `install` has put in place. Queue, spools, logs and settings stay, unless"
         " they are purged. Refused while agents run.",
-        ["sudo fairlead uninstall", "fairlead uninstall --user --dry-run", "sudo fairlead uninstall --purge --yes"],
+        ["fairlead uninstall", "fairlead uninstall --user --dry-run", "fairlead uninstall --purge --yes"],
     )
     add_scope(made)
     made.add_argument("--purge", action="store_true", help="remove queue, spools, logs, settings and account, too")
@@ -69,8 +69,9 @@ def _stop(installation: Installation, *, force: bool) -> None:
     paths = installation.places.instance
     running = _running(paths)
     if running and not force:
+        verb = "runs" if running == 1 else "run"
         raise RefusedError(
-            f"{counted(running, 'agent')} run: `fairlead drain` waits for their end, --force ends them now."
+            f"{counted(running, 'agent')} {verb}: `fairlead drain` waits for their end, --force ends them now."
         )
     if running:
         installation.end_agents()
