@@ -5,6 +5,7 @@ import json
 import os
 import socket
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -223,7 +224,8 @@ class _Connection(HTTPConnection):
         try:
             if method == "GET" and self.sock is not None:
                 return self._ask_again(method, target)
-            self.request(method, target, data, headers)
+            with suppress(BrokenPipeError, ConnectionResetError):  # who turns us away may answer before he has heard us
+                self.request(method, target, data, headers)
             return self.getresponse()
         except (OSError, HTTPException) as error:
             self.close()

@@ -242,7 +242,7 @@ class Admission:
         detail = {"id": file.id, "file": one_line(file.name), "error": visible(error)[:1000]}
         self.log.warning("rejected", **detail)
         with suppress(StoreBusyError, StoreUnavailableError):  # the note beside the file and the log say the same
-            self.store.note(Event(at=self.clock.wall_ms(), event="rejected", detail=detail))
+            self.store.note(Event(at=self.clock.wall_ms(), event="rejected", user=file.owner, detail=detail))
 
     def _reject(self, file: Claimed, error: str) -> str:
         """Put the file beside a note that says what is wrong; returns where. It is not tried again."""
