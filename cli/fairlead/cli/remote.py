@@ -114,9 +114,9 @@ class Remote:
         return self._hand_in("dry-run", files)
 
     def _hand_in(self, path: str, files: Sequence[File]) -> list[Data]:
-        given = [{"name": os.path.basename(file.name), "content": _text(file), "made": file.made} for file in files]
+        given = [{"name": file.name, "content": _text(file), "made": file.made} for file in files]
         items: list[Data] = self._post(path, {"files": given})["items"]
-        return [item | {"file": file.name} for item, file in zip(items, files, strict=True)]
+        return items
 
     def cancel(self, part: str) -> Data:
         """Cancel a waiting task, or ask a running one to stop."""

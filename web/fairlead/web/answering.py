@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import msgspec
 from aiohttp import web
@@ -62,6 +63,11 @@ class Match(NamedTuple):
 
     route: Route
     parts: dict[str, str]
+
+
+def _unquoted(parts: dict[str, str]) -> dict[str, str]:
+    """What the parts of a path mean; a slash in one is part of it."""
+    return {name: unquote(part) for name, part in parts.items()}
 
 
 class Question(NamedTuple):
@@ -123,7 +129,7 @@ class Answering:
     async def _answer(self, request: web.BaseRequest, connection: Connection) -> web.StreamResponse:
         if (request.method, request.path) == ("GET", _DOCUMENT):
             return web.Response(body=self._document, content_type="application/json")
-        route, parts = self._match(request.method, request.path)
+        route, parts = self._match(request.method, request.raw_path.partition("?")[0])
         query = understood(route.query, dict(request.query), "the query", strict=False)
         body = understood(route.body, await _body(request), "the body", strict=True) if route.body else None
         peer = connection.peer
@@ -137,7 +143,7 @@ class Answering:
     def _match(self, method: str, path: str) -> Match:
         """The operation that is meant."""
         found = {
-            route.method: Match(route, one.groupdict())
+            route.method: Match(route, _unquoted(one.groupdict()))
             for route, pattern in self._patterns
             if (one := pattern.fullmatch(path))
         }
