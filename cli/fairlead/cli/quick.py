@@ -65,14 +65,13 @@ def _become(uid: int, gid: int) -> None:
     _Asker.was_root = True
 
 
-def open_connection(paths: Paths | None = None) -> Connection:
+def open_connection(paths: Paths) -> Connection:
     """The store, for reading; refuses to make a new one."""
-    where = paths or find_paths()
     try:
-        os.stat(where.store)
+        os.stat(paths.store)
     except FileNotFoundError:
-        raise _missing(where) from None
-    return Connection(where.store, read_only=True)
+        raise _missing(paths) from None
+    return Connection(paths.store, read_only=True)
 
 
 def _missing(paths: Paths) -> NoInstanceError:

@@ -5,6 +5,7 @@ import json
 import os
 import socket
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -113,9 +114,9 @@ class Remote:
         return self._hand_in("dry-run", files)
 
     def _hand_in(self, path: str, files: Sequence[File]) -> list[Data]:
-        given = [{"name": os.path.basename(file.name), "content": _text(file), "made": file.made} for file in files]
+        given = [{"name": file.name, "content": _text(file), "made": file.made} for file in files]
         items: list[Data] = self._post(path, {"files": given})["items"]
-        return [item | {"file": file.name} for item, file in zip(items, files, strict=True)]
+        return items
 
     def cancel(self, part: str) -> Data:
         """Cancel a waiting task, or ask a running one to stop."""
@@ -223,7 +224,8 @@ class _Connection(HTTPConnection):
         try:
             if method == "GET" and self.sock is not None:
                 return self._ask_again(method, target)
-            self.request(method, target, data, headers)
+            with suppress(BrokenPipeError, ConnectionResetError):  # who turns us away may answer before he has heard us
+                self.request(method, target, data, headers)
             return self.getresponse()
         except (OSError, HTTPException) as error:
             self.close()

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import msgspec
 from aiohttp import web
@@ -64,6 +65,11 @@ class Match(NamedTuple):
     parts: dict[str, str]
 
 
+def _unquoted(parts: dict[str, str]) -> dict[str, str]:
+    """What the parts of a path mean; a slash in one is part of it."""
+    return {name: unquote(part) for name, part in parts.items()}
+
+
 class Question(NamedTuple):
     """A request, understood, and who asks."""
 
@@ -88,8 +94,10 @@ class Question(NamedTuple):
 class Answering:
     """Answers requests."""
 
-    def __init__(self, workers: Workers, rung: Callable[[], asyncio.Event]) -> None:
+    def __init__(self, workers: Workers, rung: Callable[[], asyncio.Event], ring: Callable[[], None]) -> None:
         self.workers = workers
+        #: Wakes those who wait: what was changed here is not always rung about.
+        self.ring = ring
         #: The event that the next ring sets.
         self.rung = rung
         self.log = workers.log
@@ -112,24 +120,30 @@ class Answering:
             is_passing = is_machine_trouble(error)
             what = "the machine has no room for this now; try again later." if is_passing else "something went wrong."
             return _json(503 if is_passing else 500, error_text("trouble", what, 6 if is_passing else 1))
+        except Exception as error:  # noqa: BLE001 - a mistake of ours is one caller's trouble, and nobody else's
+            self.log.error("api_failed", error=repr(error))
+            return _json(500, error_text("trouble", "something went wrong; the service's log says what.", 1))
         finally:
             connection.begin_silence()
 
     async def _answer(self, request: web.BaseRequest, connection: Connection) -> web.StreamResponse:
         if (request.method, request.path) == ("GET", _DOCUMENT):
             return web.Response(body=self._document, content_type="application/json")
-        route, parts = self._match(request.method, request.path)
+        route, parts = self._match(request.method, request.raw_path.partition("?")[0])
         query = understood(route.query, dict(request.query), "the query", strict=False)
         body = understood(route.body, await _body(request), "the body", strict=True) if route.body else None
         peer = connection.peer
         if peer is None:
             raise ConnectionResetError("he has hung up")
-        return _good(await self._ask(Question(route, parts, query, body, peer), connection.server))
+        answer = await self._ask(Question(route, parts, query, body, peer), connection.server)
+        if route.method != "GET":
+            self.ring()
+        return _good(answer)
 
     def _match(self, method: str, path: str) -> Match:
         """The operation that is meant."""
         found = {
-            route.method: Match(route, one.groupdict())
+            route.method: Match(route, _unquoted(one.groupdict()))
             for route, pattern in self._patterns
             if (one := pattern.fullmatch(path))
         }
@@ -199,7 +213,7 @@ def _good(answer: Any) -> web.Response:  # noqa: ANN401 - JSON, or a piece of ou
     return _json(200, json.dumps(answer))
 
 
-_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+_HEADERS = {"Cache-Control": "no-store", "Server": "fairlead", "X-Content-Type-Options": "nosniff"}
 
 
 def _json(status: int, text: str) -> web.Response:

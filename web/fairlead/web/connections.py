@@ -98,7 +98,6 @@ class Connection(RequestHandler):
     ) -> web.StreamResponse:
         """What is no HTTP, or no header of ours, is refused as everything is."""
         del request, exc, message
-        self.force_close()
         what = "this is not an HTTP/1.1 request that can be understood." if status < 500 else "something went wrong."  # noqa: PLR2004
         answer = web.Response(status=status, text=error_text("bad_request", what, 2), content_type="application/json")
         answer.force_close()

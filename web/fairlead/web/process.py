@@ -53,7 +53,8 @@ class ApiProcess:
             loop.add_signal_handler(number, self._stop.set)
         loop.add_signal_handler(signal.SIGHUP, self.workers.reload)
         await self.alive()
-        connections = Connections(Answering(self.workers, lambda: self._rung).handle, self.log, self.silence)
+        answering = Answering(self.workers, lambda: self._rung, self._gather)
+        connections = Connections(answering.handle, self.log, self.silence)
         server = await loop.create_unix_server(connections, sock=self.place.socket, backlog=BACKLOG)
         loop.add_reader(self.bell.fileno(), self._hear)
         self.log.info("api_starts", socket=self.paths.api)
@@ -84,6 +85,9 @@ class ApiProcess:
         """Somebody rings: wake those who wait, once for all rings of a moment."""
         if "reload" in self.bell.take():
             self.workers.reload()
+        self._gather()
+
+    def _gather(self) -> None:
         if not self._is_gathering:
             self._is_gathering = True
             asyncio.get_running_loop().call_later(GATHER, self._wake)

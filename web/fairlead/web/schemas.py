@@ -94,7 +94,7 @@ class Nothing(Body, frozen=True):
 class TaskFile(Body, frozen=True):
     """A task file as it would be dropped: its name's ending says its format."""
 
-    name: Annotated[str, Meta(min_length=1, max_length=255)]
+    name: Annotated[str, Meta(min_length=1, max_length=4096)]
     content: str
     made: Annotated[bool, Meta(description="made of options: its problems are told without file and line")] = False
 

@@ -1,7 +1,7 @@
 """fairlead prune."""
 
 from fairlead.base.text import one_line
-from fairlead.cli.access import open_instance
+from fairlead.cli.access import open_instance, own_paths
 from fairlead.cli.arguments import Parser, parser
 from fairlead.cli.options import duration
 from fairlead.cli.output import say
@@ -26,7 +26,7 @@ def make_parser() -> Parser:
 def main(words: list[str]) -> int:
     """Delete what is old and provably safe to delete."""
     args = make_parser().parse_args(words)
-    open_connection().close()  # where there is no queue, none is made
+    open_connection(own_paths()).close()  # where there is no queue, none is made
     instance = open_instance()
     days = None if args.older_than is None else args.older_than / _DAY
     report = Retention(instance).prune(days, dry_run=args.dry_run)
