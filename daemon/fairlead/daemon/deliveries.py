@@ -1,8 +1,8 @@
 """Intake in the system's instance: clerks hand over what users have dropped, each by himself.
 
-Nothing here waits for a clerk: he has become his user, who may stop him. Users take turns: a pass takes a few files of
-each, so that a flood by one costs the others nothing. A dropped file keeps its place in its user's spool, under the id
-that its task gets, until the store has it.
+Nothing here waits for a clerk: he has become his user, who may stop him. Users take turns: a pass takes a few files,
+as many of everybody who has some, so that a flood by one costs the others nothing. A dropped file keeps its place in
+its user's spool, under the id that its task gets, until the store has it.
 """
 
 import os
@@ -23,14 +23,16 @@ from fairlead.base.logs import Log
 from fairlead.conductor import errands
 from fairlead.conductor.porter import Porter
 from fairlead.config.schema import Config
-from fairlead.queue.admit import Admission, Claimed, Result
+from fairlead.queue.admit import Admission, Claimed, Refusal, Result
 from fairlead.queue.errors import NoSuchTaskError
 from fairlead.queue.store import Store
 
 #: Clerks at the same time; whoever comes later waits for his turn.
-MOST_SESSIONS = 16
-#: Files of one user, and bytes, with one pass.
-SHARE, SHARE_BYTES = 16, 1 << 20
+MOST_SESSIONS = 32
+#: A clerk who has more to hand over after so many seconds is let go when somebody else waits for one.
+TURN = 1.0
+#: Files, and bytes, that one pass takes of all users together: what it costs is what everybody else waits.
+SHARE, SHARE_BYTES = 16, 1 << 17
 #: Files of that size can be delivered at the most, whatever the settings say.
 LARGEST = 4 << 20
 #: A clerk who says nothing for so long is given up, and his user's spool left alone for as long.
@@ -61,6 +63,7 @@ class Session:
     def __init__(self, user: str, line: socket.socket, now: float) -> None:
         line.setblocking(False)
         self.user = user
+        self.since = now
         self.frames = frames.Frames(line, errands.LONGEST)
         #: Errands that were not answered yet.
         self.open = 0
@@ -103,6 +106,8 @@ class Deliveries:
         self._watches: dict[int, str] = {}
         self._new_spools = self._inotify.add_watch(folder, flags.CREATE | flags.ATTRIB | flags.ONLYDIR)
         self._over: set[str] = set()
+        #: Somebody waits for a clerk, and none is free.
+        self._is_crowded = False
         self._ready = select.epoll()
         self._ready.register(self._inotify, select.EPOLLIN)
 
@@ -159,11 +164,15 @@ class Deliveries:
 
     def _open_sessions(self) -> None:
         now = self.clock.boot()
-        for user, place in self.places.items():
-            if len(self.sessions) >= MOST_SESSIONS:
-                return
-            if place.is_dirty and user not in self.sessions and now >= place.not_before:
-                self._open(user, place, now)
+        waiting = [
+            user
+            for user, place in self.places.items()
+            if place.is_dirty and user not in self.sessions and now >= place.not_before
+        ]
+        free = MOST_SESSIONS - len(self.sessions)
+        self._is_crowded = len(waiting) > free
+        for user in waiting[:free]:
+            self._open(user, self.places[user], now)
 
     def _open(self, user: str, place: Place, now: float) -> None:
         place.is_dirty = False
@@ -183,11 +192,21 @@ class Deliveries:
         if session.open:
             if now > session.deadline:
                 raise TimeoutError("it says nothing")
+        elif session.has_more and not session.pending and self._is_crowded and now > session.since + TURN:
+            self._line_up(session)
         elif session.has_more and not session.pending:
             largest = min(config.limits.task_file_bytes, LARGEST)
-            session.send(errands.Take(SHARE, SHARE_BYTES, largest, config.intervals.settle), now)
+            share = max(1, SHARE // len(self.sessions)), SHARE_BYTES // len(self.sessions)
+            session.send(errands.Take(*share, largest, config.intervals.settle), now)
         elif not session.pending:
             self._close(session)
+
+    def _line_up(self, session: Session) -> None:
+        """Its user has had his turn: he comes again after everybody who waits now."""
+        self._close(session)
+        if place := self.places.pop(session.user, None):
+            self.places[session.user] = place
+            place.is_dirty = True
 
     def _receive(
         self, session: Session, reply: errands.Reply, admission: Admission, config: Config
@@ -203,29 +222,35 @@ class Deliveries:
             session.pending.add(file.id)
             if claimed := self._lay(session.user, file, admission, settled):
                 yield claimed
+        names = {file.id: file.name for file in reply.files}
+        told = [Refusal(one, session.user, names[one], why) for one, why in settled.refused.items()]
+        admission.tell_of_refusals(told)
         self._settle(session, settled)
 
     def _lay(self, user: str, file: errands.Dropped, admission: Admission, settled: errands.Settle) -> Claimed | None:
         """Lay a file where claimed ones wait, unless it is settled already what becomes of it."""
-        error = file.error or self._forged(user, file.id)
-        if error:
+        owner = self._owner(file.id)
+        if error := file.error or self._forged(user, file.id, owner):
             settled.refused[file.id] = f"{file.name}: {error}"
-            admission.tell_of_refusal(file.id, user, file.name, error)
-        elif admission.is_known(file.id):
+        elif owner:
             settled.accepted.append(file.id)  # it was entered before its clerk could be told
         else:
             return admission.lay(user, file.name, file.data, file.id)
         return None
 
-    def _forged(self, user: str, task_id: str) -> str:
+    def _owner(self, task_id: str) -> str:
+        """Whose task it is, if the store knows it."""
+        try:
+            return self.store.get(task_id).spec.user
+        except NoSuchTaskError:
+            return ""
+
+    def _forged(self, user: str, task_id: str, owner: str) -> str:
         """Why an id cannot be right: the user can rename what waits in his spool."""
         if created_at(task_id, otherwise=1 << 62) > self.clock.wall_ms() + _AHEAD_MS:
             return "its name was changed while it waited; drop it again"
-        try:
-            owner = self.store.get(task_id).spec.user
-        except NoSuchTaskError:
-            return ""
-        return "" if owner == user else "its name was changed while it waited, to another task's; drop it again"
+        is_others = bool(owner) and owner != user
+        return "its name was changed while it waited, to another task's; drop it again" if is_others else ""
 
     # ------------------------------------------------------------------ settling
 

@@ -10,8 +10,10 @@ import shutil
 import socket
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import chdir, suppress
+from heapq import nsmallest
+from itertools import islice
 from typing import Any
 
 from fairlead.base import frames
@@ -36,6 +38,10 @@ from fairlead.conductor.output import read_tail
 from fairlead.conductor.results import MAX_BYTES
 
 INTAKE = ".intake"
+#: Names that are kept from one look; whoever has dropped more is looked at again. The look itself ends somewhere too.
+MOST_NAMES, LONGEST_LOOK = 10_000, 1_000_000
+#: From so many names on a clerk lets everybody else go first.
+MANY, NICE = 1_000, 10
 _SEPARATOR = "@"
 _NAME_MAX = 255
 #: Room for what is put before and behind a name.
@@ -52,11 +58,13 @@ class Clerk:
         self.intake = os.path.join(spool, INTAKE)
         self.rejected = os.path.join(spool, REJECTED)
         self.runs = os.path.join(spool, errands.RUNS)
-        #: Complete files of the last look, oldest first, that were not handed over yet.
+        #: Names of the last look, the oldest last, that were not looked into yet.
         self._waiting: list[str] = []
         #: Those that were handed over and not settled, by id.
         self._handed: dict[str, str] = {}
         self._settling = False
+        #: More was there than the last look has kept.
+        self._is_cut = False
         self._count = self._size = 0
         #: Descriptors that go with the reply.
         self._lent: list[int] = []
@@ -96,49 +104,61 @@ class Clerk:
     def take(self, errand: errands.Take) -> errands.Delivery:
         """Hand over what was claimed before, then what was dropped: each gets its id by being renamed."""
         if not self._waiting:
-            self._look(errand.settle)
+            self._look()
         files: list[errands.Dropped] = []
         size = 0
         while self._waiting and len(files) < errand.most and size < errand.most_bytes:
-            if dropped := self._hand_over(self._waiting.pop(0), errand.file_bytes):
+            if dropped := self._hand_over(self._waiting.pop(), errand):
                 files.append(dropped)
                 size += len(dropped.data)
-        return errands.Delivery(
-            files, more=bool(self._waiting), settling=self._settling, count=self._count, size=self._size
-        )
+        more = bool(self._waiting) or (self._is_cut and bool(files))
+        return errands.Delivery(files, more=more, settling=self._settling, count=self._count, size=self._size)
 
-    def _look(self, settle: float) -> None:
-        """What lies there: what was claimed and never settled comes first, then what is complete, oldest first."""
-        self._settling = False
-        claimed = [os.path.join(INTAKE, name) for name in names_in(self.intake) if not name.startswith(".")]
-        claimed = [name for name in claimed if name not in self._handed.values()]
-        self._count, self._size = len(claimed), 0
-        found: list[tuple[int, str]] = []
+    def _look(self) -> None:
+        """What lies there: what was claimed and never settled comes first, then what was dropped, oldest first."""
+        self._settling = self._is_cut = False
+        self._count = self._size = 0
+        claimed = sorted(islice(self._claimed_before(), MOST_NAMES))
+        dropped = nsmallest(MOST_NAMES, self._dropped())
+        self._count += len(claimed)
+        self._is_cut = MOST_NAMES in (len(claimed), len(dropped))
+        self._waiting = [name for _, name in reversed(dropped)] + claimed[::-1]
+        if self._count >= MANY:
+            self._step_back()
+
+    def _claimed_before(self) -> Iterator[str]:
+        handed = set(self._handed.values())
+        with suppress(FileNotFoundError), os.scandir(self.intake) as entries:
+            for entry in islice(entries, LONGEST_LOOK):
+                name = os.path.join(INTAKE, entry.name)
+                if not entry.name.startswith(".") and name not in handed:
+                    yield name
+
+    def _dropped(self) -> Iterator[tuple[int, str]]:
+        """Files with their age; they are counted on the way."""
         with os.scandir(self.spool) as entries:
-            for entry in entries:
-                if not is_left_alone(entry.name):
-                    with suppress(FileNotFoundError):
-                        self._note_entry(entry, settle, found)
-        self._waiting = claimed + [name for _, name in sorted(found)]
+            for entry in islice(entries, LONGEST_LOOK):
+                if not is_left_alone(entry.name) and (status := _status_of(entry)):
+                    self._count += 1
+                    self._size += status.st_size
+                    yield status.st_mtime_ns, entry.name
 
-    def _note_entry(self, entry: os.DirEntry[str], settle: float, found: list[tuple[int, str]]) -> None:
-        status = entry.stat(follow_symlinks=False)
-        self._count += 1
-        self._size += status.st_size
-        if _is_complete(entry.path, status, settle):
-            found.append((status.st_mtime_ns, entry.name))
-        else:
-            self._settling = True
+    def _step_back(self) -> None:
+        """Whoever has dropped many files takes no processor from those who have dropped a few."""
+        os.setpriority(os.PRIO_PROCESS, 0, max(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
 
-    def _hand_over(self, name: str, limit: int) -> errands.Dropped | None:
-        """Read a file under the name that it keeps until it is settled; none if it has gone."""
+    def _hand_over(self, name: str, errand: errands.Take) -> errands.Dropped | None:
+        """Read a file under the name that it keeps until it is settled; none if it has gone, or is still written."""
         try:
+            if not os.path.dirname(name) and not _is_complete(os.path.join(self.spool, name), errand.settle):
+                self._settling = True
+                return None
             task_id, claimed, shown = self._claim(name)
         except FileNotFoundError:
             return None
         self._handed[task_id] = claimed
         try:
-            data = read_plain(os.path.join(self.spool, claimed), limit, owner=os.geteuid())
+            data = read_plain(os.path.join(self.spool, claimed), errand.file_bytes, owner=os.geteuid())
         except FileNotFoundError:
             del self._handed[task_id]
             return None
@@ -235,8 +255,17 @@ class Clerk:
         return os.path.join(self.runs, name)
 
 
-def _is_complete(path: str, status: os.stat_result, settle: float) -> bool:
+def _status_of(entry: os.DirEntry[str]) -> os.stat_result | None:
+    """What is known of an entry; nothing if it has gone meanwhile."""
+    try:
+        return entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def _is_complete(path: str, settle: float) -> bool:
     """Whether nobody writes to it any more. What is no file is refused; one that was closed need not be quiet."""
+    status = os.lstat(path)
     if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
         return True
     is_young = abs(time.time() - status.st_mtime) < settle

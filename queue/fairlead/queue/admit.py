@@ -12,6 +12,7 @@ import fcntl
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -71,6 +72,15 @@ class Rejected(Struct, frozen=True, kw_only=True):
 
     id: str
     path: str
+    error: str
+
+
+class Refusal(NamedTuple):
+    """A file that was refused, and why."""
+
+    id: str
+    owner: str
+    name: str
     error: str
 
 
@@ -224,7 +234,7 @@ class Admission:
 
     def _reject_all(self, refusals: Sequence[tuple[Claimed, str]]) -> list[Rejected]:
         """Refuse one by one; what cannot be refused now stays where it is, to be refused at the next look."""
-        rejected, left = [], []
+        rejected, told, left = [], [], []
         for file, error in refusals:
             try:
                 rejected.append(Rejected(id=file.id, path=self._put_aside(file, error), error=error))
@@ -234,18 +244,23 @@ class Admission:
                 left.append(f"{file.name}: {error}; it stays at {file.path}, since it cannot be moved away: {trouble}")
                 self.log.error("cannot_reject", file=one_line(file.name), error=str(trouble))
             else:
-                self.tell_of_refusal(file.id, file.owner, file.name, error)
+                told.append(Refusal(file.id, file.owner, file.name, error))
+        self.tell_of_refusals(told)
         if left:
             raise CannotRejectError("\n".join(left))
         return rejected
 
-    def tell_of_refusal(self, task_id: str, owner: str, name: str, error: str) -> None:
-        """Let the log and those who follow the events know of a file that was refused."""
-        # The id is told, but the event is not a task's: there is none that could be forgotten with it.
-        detail = {"id": task_id, "file": one_line(name), "error": visible(error)[:1000]}
-        self.log.warning("rejected", user=owner, **detail)
-        with suppress(StoreBusyError, StoreUnavailableError):  # the note beside the file and the log say the same
-            self.store.note(Event(at=self.clock.wall_ms(), event="rejected", user=owner, detail=detail))
+    def tell_of_refusals(self, refusals: Sequence[Refusal]) -> None:
+        """Let the log and those who follow the events know of files that were refused, with one commit."""
+        events = []
+        for one in refusals:
+            # The id is told, but the event is not a task's: there is none that could be forgotten with it.
+            detail = {"id": one.id, "file": one_line(one.name), "error": visible(one.error)[:1000]}
+            self.log.warning("rejected", user=one.owner, **detail)
+            events.append(Event(at=self.clock.wall_ms(), event="rejected", user=one.owner, detail=detail))
+        if events:
+            with suppress(StoreBusyError, StoreUnavailableError):  # the note beside the file and the log say the same
+                self.store.note(*events)
 
     def _put_aside(self, file: Claimed, error: str) -> str:
         """Where a refused file is kept. In the system's instance ours was a copy: its user has the file himself."""

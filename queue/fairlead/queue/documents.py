@@ -22,6 +22,8 @@ from fairlead.base.text import line_of_tag_directive
 MAX_DEPTH = 32
 #: Values and keys in one YAML file: its reader is the slow one, and this bounds its time.
 MAX_YAML_VALUES = 50_000
+#: A JSON file with more characters is refused without the line: to find it would take seconds, and others wait.
+MAX_SEARCHED = 100_000
 
 Path = tuple[str | int, ...]
 Lines = dict[Path, int]
@@ -65,7 +67,7 @@ def parse_json(data: bytes) -> Document:
     """Read JSON as its standard has it: no NaN, no key twice."""
     text = _decode(data)
     root = _load_json(text)
-    return Document(_mapping(root), lambda: dict(_json_places(text)))
+    return Document(_mapping(root), lambda: dict(_json_places(text)) if len(text) <= MAX_SEARCHED else {})
 
 
 def parse_markdown(data: bytes) -> Document:
@@ -375,6 +377,8 @@ def _json_fault(root: object) -> tuple[Path, _Refused] | None:
 
 
 def _json_error(text: str, path: Path, fault: _Refused) -> DocumentError:
+    if len(text) > MAX_SEARCHED:
+        return DocumentError(fault.message)
     path = path[1:]  # the walk began one list further out
     if fault.key is not None:
         path = (*path, fault.key)

@@ -298,8 +298,8 @@ class Store(Protocol):
     def last_event(self) -> int:
         """The number of the newest event; 0 if there is none."""
 
-    def note(self, event: Event) -> None:
-        """Write an event down."""
+    def note(self, *events: Event) -> None:
+        """Write events down, with one commit."""
 
     # Keeping
     def unarchived(self, limit: int) -> list[Task]:

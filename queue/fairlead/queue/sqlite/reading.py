@@ -53,11 +53,12 @@ class Reading(StorePart):
         last: int | None = self.db.value(sql.LAST_EVENT)
         return last or 0
 
-    def note(self, event: Event) -> None:
-        """Write an event down."""
+    def note(self, *events: Event) -> None:
+        """Write events down, with one commit."""
         with self.db.transaction():
-            values = (event.at, event.task_id, event.user, event.event, event.status, as_json(event.detail))
-            self.db.run(sql.ADD_EVENT, values)
+            for event in events:
+                values = (event.at, event.task_id, event.user, event.event, event.status, as_json(event.detail))
+                self.db.run(sql.ADD_EVENT, values)
 
 
 def _as_attempt(row: Row) -> Attempt:
