@@ -129,16 +129,22 @@ class Site:
         listed = self.host.systemctl("list-units", "--all", "--plain", "--no-legend", "fairlead-run-*")
         return [line.split()[0] for line in listed.splitlines() if line.strip()]
 
-    def is_tidy(self) -> bool:
-        """Whether nothing of any run is left: no unit, no lock file, no run directory, no drop-off."""
+    def left(self) -> list[str]:
+        """What is left of any run: units, lock files, run directories, drop-offs."""
         locks = list(self.host.path(f"{HOME}/locks").glob("*.lock"))
         active = list(self.host.path(f"{HOME}/conductor").glob("*/active/*"))
         drop_offs = list(self.host.path(SPOOL).glob("*/.runs/*"))
-        return not (self.units() or locks or active or drop_offs)
+        return [*self.units(), *(path.name for path in (*locks, *active, *drop_offs))]
 
     def wait_tidy(self) -> None:
         """Wait until nothing of any run is left."""
-        eventually(self.is_tidy, "something is left of a run")
+        left: list[str] = []
+
+        def look() -> bool:
+            left[:] = self.left()
+            return not left
+
+        eventually(look, f"left of runs: {left}")
 
     def wait(self, look: Callable[[], Any], what: str) -> Any:  # noqa: ANN401 - whatever is looked for
         """Wait until that is true."""

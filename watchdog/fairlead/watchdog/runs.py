@@ -49,6 +49,8 @@ class Runs:
         )
         self.examiner = Examiner(instance.paths.conductor, self.boot_id, self.remains)
         self.pulses = Pulses()
+        #: Users of whom a run has ended whose supervisor could not clear up behind it.
+        self.deserted: set[str] = set()
 
     def look(self, names: set[str] | None = None) -> bool:
         """Look at all runs, or at those whose directories are named; True if a lock was freed or a task queued."""
@@ -66,6 +68,8 @@ class Runs:
                 end, gave_back = self._look_safely(task, lock, rang=rang)
                 freed = freed or gave_back
                 ends += [(lock, end)] if end else []
+                if end and end.outcome.evidence.get("written_by") != "supervisor":
+                    self.deserted.add(task.spec.user)
         record_ends(self.instance, ends)
         return freed or bool(ends)
 

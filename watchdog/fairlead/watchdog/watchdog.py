@@ -7,6 +7,7 @@ from fairlead.queue.instance import Instance
 from fairlead.watchdog.archiving import Archiving
 from fairlead.watchdog.left_units import LeftUnits
 from fairlead.watchdog.retention import Retention
+from fairlead.watchdog.spools import Spools
 from fairlead.watchdog.runs import Runs
 from fairlead.watchdog.stale import StaleLocks
 
@@ -30,6 +31,7 @@ class Watchdog:
         self.archiving = Archiving(instance)
         self.retention = Retention(instance)
         self.left_units = LeftUnits(instance)
+        self.spools = Spools(instance)
         #: Run directories that were rung for since the last pass; only these are looked at, until `look_around`.
         self.rung: set[str] = set()
         self.look_around = True
@@ -59,6 +61,7 @@ class Watchdog:
             self.clear_left_overs,
             self.clear_units,
             self.prune,
+            self.tidy_spools,
         )
 
     def hear(self, words: set[str]) -> None:
@@ -110,5 +113,13 @@ class Watchdog:
         """Old records and logs go, now and then."""
         now = self.instance.clock.boot()
         if now >= self._prune_at:
+            self.spools.note_all()
             pruned = self.retention.prune(most=PRUNED_AT_ONCE)
             self._prune_at = now if pruned.more else now + PRUNE_EVERY
+
+    def tidy_spools(self) -> None:
+        """What nobody needs any more in users' spools."""
+        for user in self.runs.deserted:
+            self.spools.note(user)
+        self.runs.deserted.clear()
+        self.spools.tidy()
