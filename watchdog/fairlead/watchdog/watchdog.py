@@ -7,8 +7,8 @@ from fairlead.queue.instance import Instance
 from fairlead.watchdog.archiving import Archiving
 from fairlead.watchdog.left_units import LeftUnits
 from fairlead.watchdog.retention import Retention
-from fairlead.watchdog.spools import Spools
 from fairlead.watchdog.runs import Runs
+from fairlead.watchdog.spools import Spools
 from fairlead.watchdog.stale import StaleLocks
 
 #: Seconds between two prunings.
