@@ -54,13 +54,16 @@ def keep(state: Path, binds: list[str]) -> None:
     ):
         assert manager.stdout
         pid = manager.stdout.readline().strip()
-        if pid:
-            sys.stdout.write(f"{pid} {state / 'console'}\n")
-            sys.stdout.flush()
-            sys.stdin.read()
-            os.kill(int(pid), signal.SIGKILL)  # and all of its name space with it, before `unshare` ends
-        else:
-            sys.stderr.write((state / "console").read_text())
+        try:
+            if pid:
+                sys.stdout.write(f"{pid} {state / 'console'}\n")
+                sys.stdout.flush()
+                sys.stdin.read()
+            else:
+                sys.stderr.write((state / "console").read_text())
+        finally:  # nobody may be there to hear of it any more
+            if pid:
+                os.kill(int(pid), signal.SIGKILL)  # and all of its name space with it, before `unshare` ends
 
 
 # ---------------------------------------------------------------------- cgroups
