@@ -139,3 +139,20 @@ def test_every_directory_is_listed_after_its_parent() -> None:
     no_files = ("config_folder", "kind")
     others = {key: value for key, value in vars(paths).items() if value not in directories and key not in no_files}
     assert {os.path.dirname(path) for path in others.values()} <= set(directories)
+
+
+def test_the_systems_instance_may_lie_under_another_root() -> None:
+    """For trying out: all of its paths, and no other instance's."""
+    paths = find_paths({"FAIRLEAD_INSTANCE": "system", "FAIRLEAD_ROOT": "/srv/try"})
+    places = (paths.home, paths.spool, paths.logs, paths.run, paths.config_file)
+    assert places == tuple(
+        f"/srv/try{one}"
+        for one in (
+            "/var/lib/fairlead",
+            "/var/spool/fairlead",
+            "/var/log/fairlead",
+            "/run/fairlead",
+            "/etc/fairlead/config.yaml",
+        )
+    )
+    assert find_paths({"FAIRLEAD_HOME": "/srv/own", "FAIRLEAD_ROOT": "/srv/try"}).home == "/srv/own"

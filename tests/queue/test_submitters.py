@@ -115,6 +115,21 @@ def test_in_ones_own_instance_users_are_labels(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- principals
 
 
+def test_operators_may_be_a_group(place: Place) -> None:
+    """A critical task of one of its members goes before everybody's."""
+    settings = {"users": Users(allow=(SOMEBODY, "bob")), "operators": (f"group:{PRIMARY}",)}
+    place.admission.config = replace(SYSTEM, **settings)
+    for owner in (SOMEBODY, "bob"):
+        entered(place, owner, "prompt: x\npriority: critical")
+    express = {
+        owner: head.express
+        for owner in (SOMEBODY, "bob")
+        for lane in place.store.candidate(owner).lanes
+        for head in lane.heads
+    }
+    assert express == {SOMEBODY: True, "bob": False}
+
+
 def test_a_group_means_all_its_members() -> None:
     """The primary group is one of a user's groups; whom the system does not know is in none."""
     assert is_among(SOMEBODY, (f"group:{PRIMARY}",))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -19,6 +20,8 @@ from tests.web.people import ANN, BOB, System
 from tests.web.people import system_instance as other_instance
 
 from fairlead.base.bell import is_heard
+from fairlead.cli.remote import Remote
+from fairlead.queue.locks import this_holder
 from fairlead.web.connections import LINE, PER_USER
 
 #: Hands a descriptor over as the third, to the process that it becomes.
@@ -113,6 +116,20 @@ def test_slow_clients_are_hung_up_on(home: Home) -> None:
         _talk(greedy, (GET + b"\r\n") * 200_000)
     assert heard(waits).startswith(b"HTTP/1.1 200 OK")
     assert call(home.paths.api, "GET", "capacity").status == 200
+
+
+def test_a_client_that_was_hung_up_on_calls_again(home: Home) -> None:
+    """Whoever holds a lock for long says nothing meanwhile, and still can let go of it."""
+    home.open()
+    home.services.append(subprocess.Popen(program("web", "impatient", "0.2"), cwd=ROOT, env=home.environ))
+    home.logged("api_starts")
+    remote = Remote(home.paths)
+    lock = remote.try_lock("ann", this_holder())
+    assert lock
+    assert select.select([remote._connection.sock], [], [], PATIENCE)[0], "it is not hung up on"
+    assert remote.let_go("ann", lock["lock_id"], this_holder()) == {"released": True}
+    assert remote.status()["user_locks"]["active"] == 0
+    remote.close()
 
 
 def _gone(one: socket.socket) -> bool:

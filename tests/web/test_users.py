@@ -107,6 +107,21 @@ def test_holding_a_lock_over_the_socket(system: System) -> None:
     assert system.json(BOB, "locks")["locks"] == []
 
 
+def test_a_lock_is_its_commands_though_the_service_goes(system: System) -> None:
+    """The command's exit code counts; the lock is freed once its holder is seen to be gone."""
+    system.start()
+    command = program("web", "command", ANN, "lock", "hold", f"uid-{ANN}", "--", "sh", "-c", "read line; exit 3")
+    with subprocess.Popen(
+        command, cwd=ROOT, env=system.environ, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as holder:
+        eventually(lambda: system.json(0, "locks")["locks"], "nobody holds it")
+        system.stop()
+        _, said = holder.communicate("\n", timeout=PATIENCE)
+    assert (holder.returncode, "is free when the watchdog has seen" in said) == (3, True)
+    system.run(0, "lock", "release", f"uid-{ANN}")
+    assert system.json(0, "locks")["locks"] == []
+
+
 def test_root_holds_a_lock_as_root(system: System) -> None:
     """Its command is not the service's, so root asks the socket like everybody."""
     system.start()

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import select
 import socket
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -210,7 +211,7 @@ class _Connection(HTTPConnection):
     def ask(
         self, method: str, path: str, query: Mapping[str, object] | None = None, body: Data | None = None
     ) -> HTTPResponse:
-        """Ask, once more if the service has hung up in between; raises what it refuses."""
+        """Ask, and read the answer's head; raises what is refused."""
         words = {key: value for key, value in (query or {}).items() if value is not None}
         target = f"/api/v1/{path}" + (f"?{urlencode(words)}" if words else "")
         data = None if body is None else json.dumps(body).encode()
@@ -221,25 +222,15 @@ class _Connection(HTTPConnection):
         return answer
 
     def _ask(self, method: str, target: str, data: bytes | None, headers: Mapping[str, str]) -> HTTPResponse:
+        if self.sock is not None and select.select([self.sock], [], [], 0)[0]:
+            self.close()  # nothing was asked: the service has hung up, as it does on the silent
         try:
-            if method == "GET" and self.sock is not None:
-                return self._ask_again(method, target)
             with suppress(BrokenPipeError, ConnectionResetError):  # who turns us away may answer before he has heard us
                 self.request(method, target, data, headers)
             return self.getresponse()
         except (OSError, HTTPException) as error:
             self.close()
             raise UnavailableError(f"the service at {self._path} hung up: {error}; try again in a moment.") from error
-
-    def _ask_again(self, method: str, target: str) -> HTTPResponse:
-        """On a connection that the service may have closed meanwhile; looking twice does no harm."""
-        try:
-            self.request(method, target)
-            return self.getresponse()
-        except (OSError, HTTPException):
-            self.close()
-            self.request(method, target)
-            return self.getresponse()
 
 
 def _absent(path: str, error: OSError) -> str:

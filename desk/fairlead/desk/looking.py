@@ -105,16 +105,14 @@ class Looking(DeskPart):
 
     def end(self, part: str) -> Data:
         """How a task has ended, or that it has not; its file may still wait in the spool."""
-        # Looked for before the store is asked: it may be taken in between the two.
-        waits = any(file.id == part for file in claimed_in(self.office.paths))
         try:
             task = self.task(part)
         except NoSuchTaskError:
-            if waits:
+            if any(file.id == part for file in claimed_in(self.office.paths)):
                 return {"id": part, "status": "spooled", "is_over": False}
             if refusal := self._refusal(part):
                 raise RefusedError(f"{part} was refused: {refusal}") from None
-            raise
+            task = self.task(part)  # it may have been taken in between the two
         answer = {"id": task.id, "status": task.status.value, "is_over": self.is_over(task)}
         return answer | (_outcome(task) if self.sees(task.spec.user, task.spec.project) else {})
 

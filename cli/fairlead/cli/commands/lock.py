@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from fairlead.base.errors import RefusedError, UsageError
+from fairlead.base.errors import RefusedError, UnavailableError, UsageError
 from fairlead.base.ids import check_name
 from fairlead.cli.access import making
 from fairlead.cli.arguments import Parser, parser
 from fairlead.cli.options import duration, split_command
-from fairlead.cli.output import say
+from fairlead.cli.output import note, say
 from fairlead.cli.waiting import wait_until
 from fairlead.conductor.orders import MARKER
 from fairlead.config.paths import find_paths
@@ -77,8 +77,16 @@ def _hold(words: list[str]) -> int:
         try:
             code = _run(command, lock["lock_id"])
         finally:
-            desk.let_go(user, lock["lock_id"], this_holder(), code)
+            _let_go(desk, user, lock["lock_id"], code)
     return code
+
+
+def _let_go(desk: "AnyDesk", user: str, lock_id: str, code: int | None) -> None:
+    """The command has ended, whether or not somebody can be told: its exit code is what counts."""
+    try:
+        desk.let_go(user, lock_id, this_holder(), code)
+    except UnavailableError as error:
+        note(f"{error} The lock of {user} is free when the watchdog has seen that this process is gone")
 
 
 @contextmanager
