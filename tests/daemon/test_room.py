@@ -53,7 +53,7 @@ def test_below_the_reserve_nothing_new_is_begun(
     assert Path(home.paths.spool, "dropped.json").exists()
     assert [one for one in home.why(queued).obstacles if one.reason == "no_room" and words in one.detail]
     assert len(home.log("no_room")) == 1
-    with pytest.raises(NoRoomError, match="nothing new is taken in now: .* limits"):
+    with pytest.raises(NoRoomError, match=r"nothing new is taken in now: .* limits\."):
         home.submit()
     disk.make_room()
     home.play(lambda: len(home.tasks()) == 2 and not home.active(), dispatcher, watchdog)
