@@ -104,6 +104,31 @@ def test_a_supervisor_that_fails_early_harms_nobody(spawner: Spawner) -> None:
     assert text(run_dir, "meta.json").count("claimed")
 
 
+#: A spawner that may have few descriptors open; its supervisors have the same limit.
+FEW_DESCRIPTORS = """if True:
+    import resource
+    from fairlead.conductor.spawner import main
+
+    resource.setrlimit(resource.RLIMIT_NOFILE, (24, 24))
+    main()
+"""
+
+
+def test_a_burst_beyond_the_descriptors_waits_only_for_those_before(place: Place) -> None:
+    """Whom no supervisor can be started for is not forgotten: he has one as soon as a descriptor is free."""
+    spawner = Spawner(place, "-c", FEW_DESCRIPTORS)
+    try:
+        runs = [place.make(shell("while [ ! -e go ]; do sleep 0.05; done"), heartbeat=60.0) for _ in range(40)]
+        for run_dir in runs:
+            spawner.launch(run_dir)
+        eventually(lambda: "Too many open files" in spawner.errors.read_text(), "there are enough descriptors")
+        (place.work / "go").touch()
+        assert [over(run_dir).status for run_dir in runs] == ["completed"] * len(runs)
+        assert spawner.close() == 0
+    finally:
+        spawner.kill()
+
+
 # --- Outliving ---
 
 

@@ -22,7 +22,8 @@ from fairlead.config.paths import Paths
 from fairlead.config.problems import ConfigError
 from fairlead.config.schema import Config
 from fairlead.queue.errors import NoSuchTaskError
-from fairlead.queue.instance import StoreMissingError, refuse_missing_store
+from fairlead.queue.instance import StoreMissingError, refuse_missing_store, reserve_of
+from fairlead.queue.room import Reserve, shortage
 from fairlead.queue.services import SERVICES, starter
 from fairlead.queue.store import Store
 
@@ -88,6 +89,8 @@ def _agents(config: Config) -> Iterator[Finding]:
 
 def _disk(paths: Paths) -> Iterator[Finding]:
     where = paths.home if os.path.isdir(paths.home) else "/"
+    if short := shortage(where, _reserve(paths)):
+        yield Finding("fail", f"disk: {short}", "until then nothing new is begun; `fairlead prune` may help")
     free = shutil.disk_usage(where).free
     level = "ok" if free >= ROOM else "warn" if free >= ROOM // 10 else "fail"
     advice = "" if level == "ok" else "make room; `fairlead prune` may help"
@@ -95,6 +98,14 @@ def _disk(paths: Paths) -> Iterator[Finding]:
     kind = _file_system(where)
     if kind in REMOTE:
         yield Finding("fail", f"{where} is on {kind}", "put the instance on a local disk")
+
+
+def _reserve(paths: Paths) -> Reserve:
+    """What is kept back; what is wrong with the settings has been said."""
+    try:
+        return reserve_of(load(paths, os.environ).config)
+    except ConfigError:
+        return reserve_of(Config())
 
 
 def _file_system(path: str) -> str:

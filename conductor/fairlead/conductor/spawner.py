@@ -13,6 +13,7 @@ import select
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
@@ -26,6 +27,8 @@ from fairlead.conductor.supervisor import LONGEST_REQUEST, serve
 #: tasks each saves a fork.
 IDLE = 1.0
 MOST_IDLE = 16
+#: What cannot be started for want of descriptors or processes is tried again when some may be free, and this often.
+RETRY = 0.1
 
 
 class Child:
@@ -55,6 +58,8 @@ class Spawner:
         #: Those whose lines are open, by descriptor.
         self.lines: dict[int, Child] = {}
         self.idle: list[Child] = []
+        #: Runs that no supervisor could be started for yet, first come first.
+        self.late: list[bytes] = []
         self.has_children = False
         #: A supervisor was killed: what it had started comes to us.
         self.may_have_orphans = False
@@ -74,7 +79,13 @@ class Spawner:
         gc.freeze()  # what is loaded by now is shared with every fork, and stays shared
         ready()
         while (self.door or self.requesters or self.has_children) and not self.asked_to_stop:
-            self.pass_once({fd for fd, _ in self.poll.poll(IDLE * 1000 if self.idle else None)})
+            self.pass_once({fd for fd, _ in self.poll.poll(self._pause())})
+
+    def _pause(self) -> float | None:
+        """Milliseconds to wait at most."""
+        if self.late:
+            return RETRY * 1000
+        return IDLE * 1000 if self.idle else None
 
     def pass_once(self, heard: set[int]) -> None:
         """See to whatever has come in."""
@@ -82,10 +93,11 @@ class Spawner:
             os.read(self.wakeup, 4096)
             self.reap()
         self.hear_supervisors(heard)
+        self.catch_up()
         for requester in [self.requesters[fd] for fd in heard & self.requesters.keys()]:
             self.serve(requester)
         if self.door is not None and self.door.fileno() in heard:
-            self.admit(self.door.accept()[0])
+            self.let_in(self.door)
         self.dismiss(MOST_IDLE if heard else 0)
 
     def _listen_to_signals(self) -> None:
@@ -100,6 +112,15 @@ class Spawner:
         self.asked_to_stop = True
 
     # ------------------------------------------------------------------ runs to be supervised
+
+    def let_in(self, door: socket.socket) -> None:
+        """Somebody knocks. Without a descriptor for him he has to wait, and whoever is not needed goes."""
+        try:
+            self.admit(door.accept()[0])
+        except OSError as error:
+            _complain(f"cannot let anybody in: {error}")
+            self.dismiss(0)
+            time.sleep(RETRY)
 
     def admit(self, requester: socket.socket) -> None:
         """Hear somebody who asks for supervisors."""
@@ -116,8 +137,13 @@ class Spawner:
 
     def start(self, run_dir: bytes) -> None:
         """Have a run supervised, by one who has none or by a new one."""
-        if not self.hand_over(run_dir):
-            self.fork(run_dir)
+        if not self.hand_over(run_dir) and not self.fork(run_dir):
+            self.late.append(run_dir)
+
+    def catch_up(self) -> None:
+        """Have the runs supervised that had to wait, as far as that goes by now."""
+        while self.late and (self.hand_over(self.late[0]) or self.fork(self.late[0])):
+            del self.late[0]
 
     def close(self, requester: socket.socket) -> None:
         """He asks for nothing any more. Where nobody else can, supervisors go when their runs are over."""
@@ -138,15 +164,17 @@ class Spawner:
                 return True
         return False
 
-    def fork(self, run_dir: bytes) -> None:
-        """Start a supervisor, with this as its first run."""
+    def fork(self, run_dir: bytes) -> bool:
+        """Start a supervisor, with this as its first run; False if the machine has no room for one now."""
         try:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with theirs:
                 self._fork(ours, theirs, run_dir)
         except OSError as error:
-            # Nobody claims that run directory: the watchdog takes it back, and the task is tried again.
-            _complain(f"cannot start a supervisor for {os.fsdecode(run_dir)}: {error}")
+            if run_dir not in self.late:
+                _complain(f"cannot start a supervisor for {os.fsdecode(run_dir)} yet: {error}")
+            return False
+        return True
 
     def _fork(self, ours: socket.socket, theirs: socket.socket, run_dir: bytes) -> None:
         try:
@@ -237,7 +265,10 @@ class Spawner:
 
         A living supervisor's orphans go to it, never to us; one that ended well has left none.
         """
-        orphans = [child for child in tree.children_of(os.getpid()) if child not in self.supervisors]
+        try:
+            orphans = [child for child in tree.children_of(os.getpid()) if child not in self.supervisors]
+        except OSError:
+            return True  # no descriptor to look with: they are found with the next end
         for orphan in orphans:
             tree.send([*tree.identify([orphan]), *tree.below(orphan)], signal.SIGKILL)
         return bool(orphans)

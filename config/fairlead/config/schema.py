@@ -31,6 +31,8 @@ _VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*(?!\n)$"
 
 #: Bytes, which may be written as 512M.
 Size = Annotated[int, Meta(ge=1, extra={"size": True})]
+#: The same, where 0 means none.
+SizeOrNone = Annotated[int, Meta(ge=0, extra={"size": True})]
 Seconds = Annotated[float, Meta(ge=0, extra=_DURATION)]
 Period = Annotated[float, Meta(gt=0, extra=_DURATION)]
 #: Bounded, because infinity would swallow every other weight.
@@ -201,6 +203,16 @@ class Limits(Section, frozen=True):
     spool_bytes: Annotated[
         Size, Meta(description="In the system's instance: bytes in a user's spool; beyond that he is told to wait.")
     ] = 1 << 30
+    disk_reserve: Annotated[
+        SizeOrNone,
+        Meta(
+            description="Nothing new is taken in or started while less than this is free on the instance's disk, so"
+            " that what runs can end; of a small disk a tenth at the most. 0 keeps nothing back."
+        ),
+    ] = 256 << 20
+    inode_reserve: Annotated[
+        Annotated[int, Meta(ge=0)], Meta(description="The same for files that can still be made there.")
+    ] = 5000
     artifacts: Annotated[Count, Meta(description="How many artifact paths are recorded for one run.")] = 1000
     pending_warn: Annotated[Count, Meta(description="Waiting tasks of one user from which on a warning is given.")] = (
         1000

@@ -5,6 +5,7 @@ as many of everybody who has some, so that a flood by one costs the others nothi
 its user's spool, under the id that its task gets, until the store has it.
 """
 
+import math
 import os
 import select
 import socket
@@ -41,6 +42,11 @@ PATIENCE = 30.0
 _EVENTS = flags.CLOSE_WRITE | flags.MOVED_TO | flags.ONESHOT | flags.ONLYDIR | flags.DONT_FOLLOW
 #: While somebody still writes a file, his spool is looked at this often.
 SETTLING = 0.5
+#: Between two deliveries of one clerk, while others come too, so many times as long as the last one took to enter: what
+#: is left of processor and disk is theirs.
+REST = 2.0
+#: Whoever has dropped something so shortly ago may drop more.
+RECENT = 10.0
 #: An id that claims to be so much younger than now was made up.
 _AHEAD_MS = 60_000
 _NOTE = "spool-is-full.error"
@@ -55,6 +61,8 @@ class Place(Struct):
     changed: int = -1
     #: Not to be looked at before then, by the clock that does not jump.
     not_before: float = 0.0
+    #: When a clerk was last sent there.
+    visited: float = -math.inf
 
 
 class Session:
@@ -70,6 +78,9 @@ class Session:
         self.deadline = now + PATIENCE
         self.is_settling = False
         self.has_more = True
+        #: Files have been handed over; when the last of them came, and from when on more may.
+        self.is_known = False
+        self.received = self.rests_until = now
         #: Ids that wait for their admission.
         self.pending: set[str] = set()
 
@@ -108,6 +119,8 @@ class Deliveries:
         self._over: set[str] = set()
         #: Somebody waits for a clerk, and none is free.
         self._is_crowded = False
+        #: The last files came from those who had just begun to drop some.
+        self._was_for_new = False
         self._ready = select.epoll()
         self._ready.register(self._inotify, select.EPOLLIN)
 
@@ -152,8 +165,17 @@ class Deliveries:
         """What clerks have handed over by now, laid where claimed files wait; others are sent for more."""
         self._hear()
         self._open_sessions()
+        # Whoever has dropped a few files is not to wait for the entering of a flood: but every other time at the most.
+        new = [one for one in self.sessions.values() if not one.is_known] if not self._was_for_new else []
+        waiting = self._collect_from(new, admission, config)
+        self._was_for_new = bool(waiting)
+        if waiting:
+            return waiting
+        return self._collect_from(list(self.sessions.values()), admission, config)
+
+    def _collect_from(self, sessions: list[Session], admission: Admission, config: Config) -> list[Claimed]:
         waiting: list[Claimed] = []
-        for session in list(self.sessions.values()):
+        for session in sessions:
             try:
                 for reply in session.replies():
                     waiting += self._receive(session, reply, admission, config)
@@ -176,6 +198,7 @@ class Deliveries:
 
     def _open(self, user: str, place: Place, now: float) -> None:
         place.is_dirty = False
+        place.visited = now
         self._watch(user, place)  # before the clerk looks: what comes after that is told
         try:
             session = Session(user, self.porter.hire(user), now)
@@ -195,6 +218,8 @@ class Deliveries:
         elif session.has_more and not session.pending and self._is_crowded and now > session.since + TURN:
             self._line_up(session)
         elif session.has_more and not session.pending:
+            if now < session.rests_until:
+                return
             largest = min(config.limits.task_file_bytes, LARGEST)
             share = max(1, SHARE // len(self.sessions)), SHARE_BYTES // len(self.sessions)
             session.send(errands.Take(*share, largest, config.intervals.settle), now)
@@ -215,7 +240,8 @@ class Deliveries:
             raise OSError(reply.number, reply.error, reply.path)
         if not isinstance(reply, errands.Delivery):
             return
-        session.has_more, session.is_settling = reply.more, reply.settling
+        session.has_more, session.is_settling, session.is_known = reply.more, reply.settling, True
+        session.received = self.clock.boot()
         self._mind_quota(session, reply, config)
         settled = errands.Settle([], {})
         for file in reply.files:
@@ -268,10 +294,23 @@ class Deliveries:
         if not settled.accepted and not settled.refused:
             return
         session.pending -= {*settled.accepted, *settled.refused}
+        now = self.clock.boot()
+        if not session.pending and self._has_company(session, now):
+            session.rests_until = now + REST * (now - session.received)
         try:
             session.send(settled, self.clock.boot())
         except OSError as error:
             self._give_up(session, str(error))
+
+    def leave(self) -> None:
+        """Let all clerks go, and send them again later: what was dropped stays where it is."""
+        self._hear()
+        for session in list(self.sessions.values()):
+            self._line_up(session)
+
+    def _has_company(self, session: Session, now: float) -> bool:
+        """Whether others have dropped something lately."""
+        return any(place.visited > now - RECENT for user, place in self.places.items() if user != session.user)
 
     def drop_pending(self) -> None:
         """Nobody knows what became of what was handed over: it is delivered again."""
@@ -309,6 +348,12 @@ class Deliveries:
         del self.sessions[session.user]
         if session.is_settling and (place := self.places.get(session.user)):
             place.is_dirty, place.not_before = True, self.clock.boot() + SETTLING
+
+    @property
+    def next_at(self) -> float:
+        """When a clerk who rests is to be sent for more, by the clock that does not jump."""
+        waits = (one.rests_until for one in self.sessions.values() if one.has_more and not one.pending and not one.open)
+        return min(waits, default=math.inf)
 
     @property
     def has_unsettled(self) -> bool:

@@ -38,9 +38,10 @@ from fairlead.queue.claims import (
     why_not_started,
 )
 from fairlead.queue.decide import decide
-from fairlead.queue.instance import Instance
+from fairlead.queue.instance import Instance, reserve_of
 from fairlead.queue.locks import this_holder
 from fairlead.queue.passes import guarded
+from fairlead.queue.room import shortage
 from fairlead.queue.sqlite.overview import capacity
 from fairlead.queue.states import Status
 from fairlead.queue.store import Claim, Lock, Terms, ended
@@ -96,6 +97,8 @@ class Dispatcher:
         self.settling = False
         #: There was more to start than fits into one pass.
         self.has_more = False
+        #: Why nothing new is begun, while there is too little room on the disk.
+        self.shortage = ""
         #: When the next `run_at` comes, in wall milliseconds.
         self.next_due: int | None = None
         #: When capacity.json may be written again, by the clock that does not jump; none if it needs no other look.
@@ -122,6 +125,7 @@ class Dispatcher:
         """What one pass does."""
         return (
             self.use_settings,
+            self.look_for_room,
             self.take_in_files,
             self.promote_due_tasks,
             self.replace_spawner,
@@ -152,16 +156,36 @@ class Dispatcher:
         """Whether a claim's dispatcher is gone and nobody has spoken for the run yet."""
         return task.status is Status.CLAIMED and lock.holder.has_ended
 
+    # ------------------------------------------------------------------ step: look for room
+
+    def look_for_room(self) -> None:
+        """While there is less room on the disk than the reserve, nothing new is begun; it is told once."""
+        before, self.shortage = self.shortage, shortage(self.paths.home, reserve_of(self.config))
+        if self.shortage and not before:
+            self.log.error("no_room", error=self.shortage)
+        elif before and not self.shortage:
+            self.log.info("room_again", path=self.paths.home)
+            self.look_around = True
+
     # ------------------------------------------------------------------ step: take in files
 
     def take_in_files(self) -> None:
         """Dropped files become tasks, one batch per pass, so that starting is never far behind a flood."""
+        if self.shortage:
+            self._leave_files()
+            return
         waiting = self._collect(self.deliveries) if self.deliveries else self._take_batch()
         if self.look_around:
             waiting = self._with_left_files(waiting)
         if waiting and self._admit(waiting):
             ring_all(self.paths.bells, "queued", but="daemon")
         self.look_around = False  # only now: after a step that failed, there is still something to look at
+
+    def _leave_files(self) -> None:
+        """What was dropped stays where it is: without room it could not be entered."""
+        self.waiting_names, self.settling, self.look_around = [], False, False
+        if self.deliveries is not None:
+            self.deliveries.leave()
 
     def _admit(self, waiting: list[Claimed]) -> bool:
         """Enter these; True if there are new tasks."""
@@ -273,7 +297,7 @@ class Dispatcher:
     def start_tasks(self) -> None:
         """Fill the free slots by fair share; users with a lock are passed over, and so is who cannot start."""
         self.has_more = False
-        if self._is_resting:
+        if self._is_resting or self.shortage:
             return
         try:
             self.has_more = self._start_rounds()

@@ -115,6 +115,8 @@ class Daemon(Service):
             settled = now + max(self.instance.config.intervals.settle, SHORTEST_PAUSE)
             self.next_look = min(self.next_look, settled)
         pause = self.next_look - now
+        if dispatcher.deliveries is not None:
+            pause = min(pause, dispatcher.deliveries.next_at - now)
         if dispatcher.show_at is not None:
             pause = min(pause, dispatcher.show_at - now)
         if dispatcher.next_due is not None:

@@ -49,6 +49,7 @@ class Reason(StrEnum):
     BEHIND = "behind"
     LOWER_PRIORITY = "lower_priority"
     NO_DAEMON = "no_daemon"
+    NO_ROOM = "no_room"
 
 
 class Hold(Struct, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ from fairlead.config.schema import Config
 from fairlead.config.showing import changed_keys
 from fairlead.queue.lockfiles import LockFiles
 from fairlead.queue.locks import LockManager
+from fairlead.queue.room import Reserve
 from fairlead.queue.sqlite.store import SqliteStore, open_store
 from fairlead.queue.store import Share
 
@@ -119,7 +120,14 @@ def facts_of(config: Config) -> dict[str, str]:
         "slots_max": str(config.slots.max),
         "serialized": str(int(config.per_user_serialization.enabled)),
         "ageing": str(config.fair_share.ageing),
+        "disk_reserve": str(config.limits.disk_reserve),
+        "inode_reserve": str(config.limits.inode_reserve),
     }
+
+
+def reserve_of(config: Config) -> Reserve:
+    """What is kept back on the disk, by the settings."""
+    return Reserve(config.limits.disk_reserve, config.limits.inode_reserve)
 
 
 def refuse_missing_store(paths: Paths) -> None:

@@ -19,8 +19,10 @@ from fairlead.queue.accepted import Accepted
 from fairlead.queue.admit import Admission, Claimed, Result, claimed_path, read_task
 from fairlead.queue.archive import Archive, archive_tasks
 from fairlead.queue.errors import NoSuchTaskError, StoreBusyError, StoreUnavailableError
+from fairlead.queue.instance import reserve_of
 from fairlead.queue.office import Office
 from fairlead.queue.record import record_of, task_of
+from fairlead.queue.room import refuse_shortage
 from fairlead.queue.states import ACTIVE, FINAL, Status
 from fairlead.queue.store import Restored, Store
 from fairlead.queue.task import Changes, Task, about, is_express
@@ -58,6 +60,7 @@ class Submitting:
 
     def submit(self, files: Sequence[tuple[str, bytes]]) -> list[Submitted]:
         """Take all files in with one commit, durable when this returns, or none of them."""
+        refuse_shortage(self.instance.paths.home, reserve_of(self.instance.config))
         for name, data in files:
             self.check(name, data)
         laid: list[Claimed] = []

@@ -9,7 +9,9 @@ from fairlead.base.ids import new_id
 from fairlead.config.paths import Paths
 from fairlead.config.schema import Config
 from fairlead.queue.admit import claimed_path
+from fairlead.queue.instance import reserve_of
 from fairlead.queue.operations import Submitted, check_submission
+from fairlead.queue.room import refuse_shortage
 from fairlead.queue.taskfile import Parsed
 
 
@@ -28,6 +30,7 @@ class Spooling:
 
     def submit(self, files: Sequence[tuple[str, bytes]]) -> list[Submitted]:
         """Lay all files into the spool, durably, or none: wrong ones are refused first, on an error all go again."""
+        refuse_shortage(self.paths.home, reserve_of(self.config))
         notes = [tuple(self.check(name, data).notes) for name, data in files]
         make_directory(self.paths.intake)
         laid: list[Submitted] = []

@@ -9,6 +9,7 @@ from fairlead.config.paths import Paths
 from fairlead.queue.decide import Candidate, Head, Hold, Obstacle, Reason, Snapshot, explain
 from fairlead.queue.lockfiles import LockFiles
 from fairlead.queue.locks import LockManager
+from fairlead.queue.room import reserve_in, shortage
 from fairlead.queue.services import how_to_start
 from fairlead.queue.sqlite.store import SqliteStore
 from fairlead.queue.states import ACTIVE, FINAL
@@ -61,11 +62,20 @@ class Why:
 
     def _obstacles(self, task: Task) -> tuple[Obstacle, ...]:
         head = self._head(task)
-        found = (*self._kept(task), *explain(self._snapshot(task), task.spec.user, task.spec.project, head))
+        found = (
+            *self._no_room(),
+            *self._kept(task),
+            *explain(self._snapshot(task), task.spec.user, task.spec.project, head),
+        )
         if is_heard(self.paths.bells, "daemon"):
             return found
         stopped = f"the daemon does not run; {how_to_start(self.paths, 'daemon')}"
         return (Obstacle(reason=Reason.NO_DAEMON, detail=stopped), *found)
+
+    def _no_room(self) -> tuple[Obstacle, ...]:
+        """Too little room on the disk: nothing new is started."""
+        why = shortage(self.paths.home, reserve_in(self.store.facts()))
+        return (Obstacle(reason=Reason.NO_ROOM, detail=f"nothing is started now: {why}"),) if why else ()
 
     def _kept(self, task: Task) -> tuple[Obstacle, ...]:
         """The lock of this task's own last run, which was kept: it had one where serialization was off."""

@@ -58,6 +58,7 @@ def _lines(data: dict[str, Any]) -> list[str]:
     waits = ", ".join(f"{pending[name]} {name}" for name in ("critical", "high", "medium", "low") if pending[name])
     later = f", {pending['not_due']} not due yet" if pending["not_due"] else ""
     lines = [
+        *([f"nothing new is begun: {data['no_room']}"] if data["no_room"] else []),
         *(f"paused: {scope}" for scope in data["paused"]),
         f"slots:    {active['slots_used']} of {active['slots_max']} used",
         f"pending:  {pending['total']}" + (f" ({waits}{later})" if pending["total"] else ""),

@@ -3,9 +3,11 @@
 Plain dictionaries and no heavy imports: `fairlead status` must feel instant.
 """
 
+import os
 from typing import Any
 
 from fairlead.base.clock import iso
+from fairlead.queue.room import reserve_in, shortage
 from fairlead.queue.sqlite import statements as sql
 from fairlead.queue.sqlite.connection import Connection
 
@@ -25,12 +27,18 @@ def capacity(db: Connection, slots: int | None = None) -> dict[str, Any]:
     }
 
 
+def no_room(db: Connection) -> str:
+    """Why nothing new is begun, if there is too little room on the disk."""
+    return shortage(os.path.dirname(db.path), reserve_in(dict(db.rows(sql.FACTS))))
+
+
 def in_words(db: Connection) -> str:
     """The queue in a few words."""
     slots = capacity(db)["slots"]
     pending, _ = db.row(sql.PENDING_TOTAL) or (0, 0)
     most = f" of {slots['max']}" if slots["max"] else ""  # the daemon tells, when it starts
-    return f"{slots['used']}{most} slots used, {pending} waiting"
+    short = "no room on the disk, nothing new is begun; " if no_room(db) else ""
+    return f"{short}{slots['used']}{most} slots used, {pending} waiting"
 
 
 def status(db: Connection) -> dict[str, Any]:
@@ -48,6 +56,7 @@ def status(db: Connection) -> dict[str, Any]:
                 "by_user": taken["by_user"],
             },
             "user_locks": {"active": len(locks), "details": locks},
+            "no_room": no_room(db),
             "paused": [row[0] for row in db.rows(sql.PAUSES)],
             "finished": dict(db.rows(sql.FINISHED_BY_STATUS)),
         }
