@@ -1,4 +1,4 @@
-"""`python -m tests.proof [kills|cuts]`: the long proofs, with a table of figures; exit code 1 if one does not stand."""
+"""`python -m tests.proof [kills|cuts|services]`: the long proofs, with figures; exit code 1 if one does not stand."""
 
 import argparse
 import os
@@ -8,7 +8,8 @@ import sys
 import tempfile
 from collections.abc import Iterable
 
-from tests.proof import cuts, kills
+import pytest
+from tests.proof import cuts, kills, services
 from tests.proof.evidence import Evidence, Kind
 from tests.proof.judge import Charge, Objection, lost_without_a_start
 from tests.proof.waiting import boottime
@@ -30,6 +31,8 @@ def main() -> int:
         passed = _kills(options, seed, os.path.join(place, "kills")) and passed
     if options.proof in ("cuts", "all"):
         passed = _cuts(options, seed, os.path.join(place, "cuts")) and passed
+    if options.proof in ("services", "all"):
+        passed = _services(options, seed) and passed
     if passed and not options.keep:
         os.rmdir(place)
     return 0 if passed else 1
@@ -37,10 +40,11 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.proof", description=__doc__)
-    parser.add_argument("proof", nargs="?", default="all", choices=["kills", "cuts", "all"])
+    parser.add_argument("proof", nargs="?", default="all", choices=["kills", "cuts", "services", "all"])
     parser.add_argument("--kills", type=int, default=1000, help="how many processes to kill")
     parser.add_argument("--cuts", type=int, default=200, help="how often to cut the power")
     parser.add_argument("--control", type=int, default=5, help="cuts without working syncs, which must lose something")
+    parser.add_argument("--rounds", type=int, default=100, help="how often to restart, and kill, each service")
     parser.add_argument("--users", type=int, default=20)
     parser.add_argument("--slots", type=int, default=8)
     parser.add_argument("--minutes", type=float, default=30.0, help="stop killing after this long")
@@ -107,6 +111,31 @@ def cuts_table(outcome: cuts.Outcome) -> list[str]:
         *_tasks(outcome.evidence),
         _row("queue emptied", f"after {outcome.draining:.0f} s"),
         *_charges(outcome.objections),
+        _row("", "STANDS" if outcome.passed else "DOES NOT STAND"),
+    ]
+
+
+def _services(options: argparse.Namespace, seed: int) -> bool:
+    try:
+        outcome = services.prove_services(services.Settings(options.rounds, seed), _say)
+    except pytest.skip.Exception as reason:
+        _say(f"restarted services: skipped, {reason}")
+        return True
+    _say("\n".join(["", "restarted and killed services", *services_table(outcome), ""]))
+    return outcome.passed
+
+
+def services_table(outcome: services.Outcome) -> list[str]:
+    """The figures of the third proof."""
+    longest, what = outcome.slowest[0]
+    return [
+        _row("restarted and killed", f"{outcome.done.total()} times: {min(outcome.done.values())} of each kind"),
+        _row("at work again, at the latest", f"after {longest:.2f} s ({what}); {services.SOON:g} s are allowed"),
+        _row("tasks", f"{outcome.tasks} dropped, {len(outcome.begun)} begun, {len(outcome.ended)} came to their end"),
+        _row("archived", ", ".join(f"{status} {count}" for status, count in sorted(outcome.statuses.items()))),
+        _row("agents killed", len(outcome.killed)),
+        _row("agents doubled", len(outcome.doubled)),
+        _row("left behind", len(outcome.left)),
         _row("", "STANDS" if outcome.passed else "DOES NOT STAND"),
     ]
 

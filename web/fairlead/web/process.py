@@ -1,17 +1,18 @@
 """The service that answers at the socket."""
 
 import asyncio
-import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, MutableMapping
 from contextlib import suppress
 
 from fairlead.base.bell import Listener
+from fairlead.base.errors import FairleadError
 from fairlead.base.files import make_directory
 from fairlead.base.logs import Log
 from fairlead.base.service import Single
 from fairlead.config.paths import Paths
 from fairlead.queue.sqlite import overview
+from fairlead.systemd.notify import Notifier
 from fairlead.web.answering import Answering
 from fairlead.web.connections import SILENCE, Connections
 from fairlead.web.sockets import BACKLOG, CallingPlace
@@ -28,15 +29,16 @@ GOODBYE = 5.0
 class ApiProcess:
     """The service's loop."""
 
-    def __init__(self, paths: Paths, environ: Mapping[str, str], log: Log, silence: float = SILENCE) -> None:
+    def __init__(self, paths: Paths, environ: MutableMapping[str, str], log: Log, silence: float = SILENCE) -> None:
         self.paths = paths
         self.log = log
+        self.notifier = Notifier(environ)
         self.silence = silence
         for directory in (paths.run, paths.bells):
             make_directory(directory)
         self.single = Single(paths.single_lock("api"), "the api")
         self.single.take()
-        self.place = CallingPlace(paths, os.environ)
+        self.place = CallingPlace(paths, environ)
         self.workers = Workers(paths, environ, log)
         self.bell = Listener(paths.bells, "api")
         self._rung = asyncio.Event()
@@ -51,7 +53,7 @@ class ApiProcess:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
-        loop.add_signal_handler(signal.SIGHUP, self.workers.reload)
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
         await self.alive()
         answering = Answering(self.workers, lambda: self._rung, self._gather)
         connections = Connections(answering.handle, self.log, self.silence)
@@ -59,32 +61,48 @@ class ApiProcess:
         loop.add_reader(self.bell.fileno(), self._hear)
         self.log.info("api_starts", socket=self.paths.api)
         ready()
-        await self._keep_bell()
+        self.notifier.ready()
+        await self._keep_on()
+        self.notifier.stopping()
         server.close()
         connections.pre_shutdown()
         await connections.shutdown(GOODBYE)
         self.log.info("api_stops")
 
-    async def alive(self) -> None:
-        """Proof that requests are answered: the loop turns, and the store is read."""
-        await self.workers.run(lambda instance: overview.status(instance.store.db))
+    def _reload(self) -> None:
+        """Whoever answers next reads the settings again."""
+        self.notifier.reloading()
+        self.workers.reload()
+        self.notifier.ready()
 
-    async def _keep_bell(self) -> None:
-        """Until the end, hang the bell up anew if somebody has tidied it away."""
+    async def alive(self) -> None:
+        """Proof that requests are answered: the loop turns, and the store is read. That it is away is answered, too."""
+        with suppress(FairleadError):
+            await self.workers.run(lambda instance: overview.status(instance.store.db))
+        self.notifier.alive()
+
+    async def _keep_on(self) -> None:
+        """Until the end: tell of life, and look after the bell."""
+        pause = min(KEEP, (self.notifier.patience or 2 * KEEP) / 2)
         while not self._stop.is_set():
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._stop.wait(), KEEP)
-            if not self.bell.is_in_place():
-                loop = asyncio.get_running_loop()
-                loop.remove_reader(self.bell.fileno())
-                make_directory(self.bell.directory)
-                self.bell.hang_up_anew()
-                loop.add_reader(self.bell.fileno(), self._hear)
+                await asyncio.wait_for(self._stop.wait(), pause)
+            await self.alive()
+            self._keep_bell()
+
+    def _keep_bell(self) -> None:
+        """Hang the bell up anew if somebody has tidied it away."""
+        if not self.bell.is_in_place():
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(self.bell.fileno())
+            make_directory(self.bell.directory)
+            self.bell.hang_up_anew()
+            loop.add_reader(self.bell.fileno(), self._hear)
 
     def _hear(self) -> None:
         """Somebody rings: wake those who wait, once for all rings of a moment."""
         if "reload" in self.bell.take():
-            self.workers.reload()
+            self._reload()
         self._gather()
 
     def _gather(self) -> None:
@@ -103,3 +121,4 @@ class ApiProcess:
         self.bell.close()
         self.workers.close()
         self.single.release()
+        self.notifier.close()

@@ -9,9 +9,8 @@ from contextlib import suppress
 from fairlead.base.errors import RefusedError
 from fairlead.base.files import make_directory
 from fairlead.config.paths import Paths
+from fairlead.systemd.sockets import inherited
 
-#: The first descriptor that systemd hands over.
-FIRST = 3
 #: Calls that wait to be taken.
 BACKLOG = 128
 
@@ -39,15 +38,13 @@ class CallingPlace:
 
 
 def _from_systemd(environ: MutableMapping[str, str]) -> socket.socket | None:
-    """The socket that systemd opened for this very process; what it says is for nobody whom we start."""
-    pid, count = environ.pop("LISTEN_PID", ""), environ.pop("LISTEN_FDS", "")
-    environ.pop("LISTEN_FDNAMES", None)
-    if pid != str(os.getpid()) or count in ("", "0"):
+    """The socket that systemd opened for this very process, if it did."""
+    sockets = inherited(environ)
+    if not sockets:
         return None
-    if count != "1":
-        raise RefusedError(f"systemd hands over {count} sockets: the unit must have one ListenStream.")
-    os.set_inheritable(FIRST, False)
-    given = socket.socket(fileno=FIRST)
+    if len(sockets) > 1:
+        raise RefusedError(f"systemd hands over {len(sockets)} sockets: the unit must have one ListenStream.")
+    given = sockets[0]
     if given.family != socket.AF_UNIX or not given.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
         raise RefusedError("what systemd hands over is no listening unix socket: see ListenStream= of the unit.")
     return given
