@@ -21,7 +21,7 @@ IN_SCOPE = """
     A1 A2 A3 A4 A5 A6 A7 A8 A9 A10 A11 A13 B1 B2 B3 B4 B5 B6 B7 B8 B9 B10 B11 B12 D6 E4 E7 E8 F1 F2 F3 F4 F5 F6 F7
 """
 #: A proof is a test, or one of these, which are too long to be run with every change.
-LONG = ("tests/proof/kills.py", "tests/proof/cuts.py", "bench/")
+LONG = ("tests/proof/kills.py", "tests/proof/cuts.py", "tests/proof/services.py", "bench/")
 
 
 def defined_in(path: str) -> set[str]:
