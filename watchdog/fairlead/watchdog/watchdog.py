@@ -5,6 +5,7 @@ from collections.abc import Callable
 from fairlead.base.bell import ring_all
 from fairlead.queue.instance import Instance
 from fairlead.watchdog.archiving import Archiving
+from fairlead.watchdog.quota import RunQuota
 from fairlead.watchdog.retention import Retention
 from fairlead.watchdog.runs import Runs
 from fairlead.watchdog.stale import StaleLocks
@@ -28,6 +29,7 @@ class Watchdog:
         self.stale = StaleLocks(instance)
         self.archiving = Archiving(instance)
         self.retention = Retention(instance)
+        self.quota = RunQuota(instance)
         #: Run directories that were rung for since the last pass; only these are looked at, until `look_around`.
         self.rung: set[str] = set()
         self.look_around = True
@@ -55,6 +57,7 @@ class Watchdog:
             self.wake_dispatcher,
             self.archive_finished,
             self.clear_left_overs,
+            self.mind_quotas,
             self.prune,
         )
 
@@ -98,6 +101,10 @@ class Watchdog:
     def clear_left_overs(self) -> None:
         """Run directories of attempts that are over, left by a crash between two steps."""
         self.archiving.clear_left_overs()
+
+    def mind_quotas(self) -> None:
+        """Whose ended runs hold more than they may has the oldest of them removed."""
+        self.quota.look()
 
     def prune(self) -> None:
         """Old records and logs go, now and then."""
