@@ -12,7 +12,19 @@ from bench.figures import Figure, table
 from bench.plan import Plan, full, quick
 
 #: In this order; each has a module of its name.
-NAMES = ("writing", "runs", "starting", "handover", "locking", "throughput", "intake", "picking", "memory", "status")
+NAMES = (
+    "writing",
+    "runs",
+    "starting",
+    "handover",
+    "locking",
+    "throughput",
+    "intake",
+    "picking",
+    "memory",
+    "status",
+    "flood",
+)
 DOCUMENT = Path(__file__).parents[1] / "docs" / "performance.md"
 BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"
 

@@ -23,6 +23,9 @@ class Plan(Struct, frozen=True, kw_only=True):
     #: Users who hold their locks while another's is measured, and tasks that wait meanwhile.
     holders: int = 1_000
     crowd: int = 100_000
+    #: Files that one user drops at once, and starts of another's that are measured meanwhile.
+    flood: int = 100_000
+    flooded: int = 200
 
 
 def full(place: str) -> Plan:
@@ -33,5 +36,16 @@ def full(place: str) -> Plan:
 def quick(place: str) -> Plan:
     """A smoke run."""
     return Plan(
-        place=place, rounds=3, tasks=1, loads=1, files=40, single_files=10, many=2_000, few=200, holders=20, crowd=400
+        place=place,
+        rounds=3,
+        tasks=1,
+        loads=1,
+        files=40,
+        single_files=10,
+        many=2_000,
+        few=200,
+        holders=20,
+        crowd=400,
+        flood=2_000,
+        flooded=10,
     )

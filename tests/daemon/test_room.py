@@ -1,5 +1,6 @@
 """A disk without room: nothing new is begun while there is less than the reserve, and nothing acknowledged is lost."""
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from tests.support.instance import Home
 from tests.support.patience import eventually, stays
 from tests.support.small_disk import MEGABYTE, SmallDisk, small_disk
 
+from fairlead.conductor.launcher import ProcessLauncher
 from fairlead.queue.errors import StoreUnavailableError
 from fairlead.queue.room import NoRoomError, Reserve, shortage
 from fairlead.queue.states import Status
@@ -130,3 +132,39 @@ def test_a_disk_that_can_only_be_read_loses_nothing(disk: SmallDisk, home: Home)
     assert {home.task(one).status for one in (running, waiting)} == {Status.COMPLETED}
     assert [service.poll() for service in services] == [None, None]
     eventually(lambda: all(task.archived for task in home.tasks()), "all is archived")
+
+
+class HeldLauncher(ProcessLauncher):
+    """A launcher that keeps the requests until it is told to go on."""
+
+    held: str = ""
+
+    def launch(self, run_dir: str) -> None:
+        """Keep it."""
+        self.held = run_dir
+
+    def go_on(self) -> None:
+        """Hand it over."""
+        super().launch(self.held)
+
+
+def test_a_run_that_finds_no_room_at_the_last_moment_is_given_back(disk: SmallDisk, home: Home) -> None:
+    """It counts as begun, and its agent cannot be started, nor can that be written down: it is not lost for that."""
+    home.configure(limits={"disk_reserve": 0, "inode_reserve": 0, "start_attempts": 1})
+    launcher = HeldLauncher(home.paths.error_log, home.paths.bells)
+    dispatcher, watchdog = home.dispatcher(launcher), home.watchdog()
+    task = home.submit(home.counted())
+    dispatcher.run_once()
+    launcher.start()
+    eventually(lambda: os.path.exists(home.paths.error_log), "the spawner does not come up")
+    disk.take_names(leave=1)
+    launcher.go_on()
+    eventually(lambda: home.meta(task).status == Status.RUNNING, "the run is not begun")
+    for _ in range(5):
+        watchdog.run_once()
+    assert home.task(task).status is Status.CLAIMED
+    disk.make_room()
+    home.play(lambda: home.task(task).status is Status.QUEUED, None, watchdog)
+    home.play(lambda: home.is_over(task), home.dispatcher(), watchdog)
+    assert home.task(task).status is Status.COMPLETED
+    assert home.starts() == [task]

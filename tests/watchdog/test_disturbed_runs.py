@@ -193,7 +193,7 @@ def test_a_busy_store_stops_the_look(home: Home, monkeypatch: pytest.MonkeyPatch
     dispatcher, watchdog = home.dispatcher(), home.watchdog()
     task = home.submit(LONG)
     dispatcher.run_once()
-    home.supervisor_of(task)
+    home.beats(task)
     with monkeypatch.context() as patch:
         patch.setattr(watchdog.runs.store, "started", _busy)
         with pytest.raises(StoreBusyError):

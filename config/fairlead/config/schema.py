@@ -203,6 +203,10 @@ class Limits(Section, frozen=True):
     spool_bytes: Annotated[
         Size, Meta(description="In the system's instance: bytes in a user's spool; beyond that he is told to wait.")
     ] = 1 << 30
+    run_bytes: Annotated[
+        Size,
+        Meta(description="What the ended runs of one user may hold on the disk; the oldest beyond that are removed."),
+    ] = 10 << 30
     disk_reserve: Annotated[
         SizeOrNone,
         Meta(

@@ -73,7 +73,7 @@ class Retention:
     # ------------------------------------------------------------------ run directories
 
     def _prune_runs(self, before: int, report: Pruned) -> None:
-        for run_dir in _finished_runs(self.instance.paths.conductor):
+        for run_dir in finished_runs(self.instance.paths.conductor):
             task_id = os.path.basename(run_dir).rpartition(".")[0]
             if why := self._why_keep_run(task_id, run_dir, before):
                 report.kept += [(run_dir, why)] if why != "young" else []
@@ -204,7 +204,8 @@ def _count(report: Pruned, kind: str, more: int = 1) -> None:
     report.deleted[kind] = report.deleted.get(kind, 0) + more
 
 
-def _finished_runs(conductor: str) -> Iterator[str]:
+def finished_runs(conductor: str) -> Iterator[str]:
+    """Every run directory that is kept after its end, of each project the oldest first."""
     for project in folders_in(conductor):
         place = os.path.join(project, "finished")
         yield from (os.path.join(place, name) for name in names_in(place))

@@ -94,7 +94,7 @@ class Runs:
                 self._end_if_stuck(task, lock)
                 return None, False
             case Finding.ALIVE:
-                return self._attend(task, lock, verdict.meta), False
+                return self._attend(task, lock, verdict.meta, rang=rang), False
             case Finding.ENDED:
                 return _as_written(task, verdict.meta), False
             case Finding.NEVER_STARTED:
@@ -121,7 +121,7 @@ class Runs:
 
     # ------------------------------------------------------------------ alive
 
-    def _attend(self, task: Task, lock: Lock, meta: Meta | None) -> Ended | None:
+    def _attend(self, task: Task, lock: Lock, meta: Meta | None, *, rang: bool) -> Ended | None:
         """It lives: note its start, hand on a request to stop, feel its pulse; end it if it has none.
 
         Without a readable meta.json nothing of it can be felt: then it has its lease, and no longer.
@@ -134,14 +134,18 @@ class Runs:
             pulse.obey_by = min(pulse.obey_by, now + grace + MARGIN)
             self._ask_to_stop(task, supervisor)
         if meta is not None:
-            self._feel(task, lock, meta, pulse)
+            self._feel(task, lock, meta, pulse, rang=rang)
         elif task.status is Status.CLAIMED:
             self._note_vanished(task, lock)
         return self._end_if_over(task, lock, meta, pulse)
 
-    def _feel(self, task: Task, lock: Lock, meta: Meta, pulse: Pulse) -> None:
-        """Take note of what meta.json says."""
-        if task.status is Status.CLAIMED:
+    def _feel(self, task: Task, lock: Lock, meta: Meta, pulse: Pulse, *, rang: bool) -> None:
+        """Take note of what meta.json says.
+
+        A supervisor rings, and beats, once its agent has been started: before that it may find no room for it, and the
+        run is to be given back then, which one that was noted as started could not be.
+        """
+        if task.status is Status.CLAIMED and (rang or meta.heartbeat.seq):
             self._note_start(task, lock, meta)
         sign = (meta.heartbeat.seq, last_touch(self.examiner.run_dir(task)))
         if feel(pulse, sign, self.clock.boot()):

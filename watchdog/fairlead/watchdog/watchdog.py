@@ -6,6 +6,7 @@ from fairlead.base.bell import ring_all
 from fairlead.queue.instance import Instance
 from fairlead.watchdog.archiving import Archiving
 from fairlead.watchdog.left_units import LeftUnits
+from fairlead.watchdog.quota import RunQuota
 from fairlead.watchdog.retention import Retention
 from fairlead.watchdog.runs import Runs
 from fairlead.watchdog.spools import Spools
@@ -32,6 +33,7 @@ class Watchdog:
         self.retention = Retention(instance)
         self.left_units = LeftUnits(instance)
         self.spools = Spools(instance)
+        self.quota = RunQuota(instance)
         #: Run directories that were rung for since the last pass; only these are looked at, until `look_around`.
         self.rung: set[str] = set()
         self.look_around = True
@@ -60,6 +62,7 @@ class Watchdog:
             self.archive_finished,
             self.clear_left_overs,
             self.clear_units,
+            self.mind_quotas,
             self.prune,
             self.tidy_spools,
         )
@@ -108,6 +111,10 @@ class Watchdog:
     def clear_units(self) -> None:
         """Units of attempts that are over, left by a supervisor that was killed."""
         self.left_units.clear()
+
+    def mind_quotas(self) -> None:
+        """Whose ended runs hold more than they may has the oldest of them removed."""
+        self.quota.look()
 
     def prune(self) -> None:
         """Old records and logs go, now and then."""
