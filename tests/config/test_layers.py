@@ -11,7 +11,7 @@ from fairlead.config.paths import Paths, find_paths
 from fairlead.config.reference import PRESETS
 from fairlead.config.schema import Config
 
-SHELL = ("/bin/sh", "-c", "{prompt}")
+SHELL = ("/bin/sh", "{prompt_file}")
 
 
 def test_without_any_file_everything_has_its_default(instance: Instance) -> None:

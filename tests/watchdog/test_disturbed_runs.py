@@ -350,7 +350,7 @@ def test_a_removed_task_json_concerns_nobody_else(home: Home) -> None:
     dispatcher, watchdog = home.dispatcher(), home.watchdog()
     task = home.submit(LONG, user="ann")
     dispatcher.run_once()
-    home.supervisor_of(task)
+    home.beats(task)
     Path(home.run_dir(home.task(task)), "task.json").unlink()
     other = home.submit(user="bob")
     home.play(lambda: home.is_over(other), dispatcher, watchdog)
