@@ -130,7 +130,7 @@ def test_showing_settings(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert rows["per_user_serialization.enabled"] == ["default", "true"]
     assert rows["default_user"] == ["default", "null"]
     assert rows["default_agent"] == ["default", "shell"]
-    assert rows["agents.shell.command"] == ["default", '["/bin/sh", "-c", "{prompt}"]']
+    assert rows["agents.shell.command"] == ["default", '["/bin/sh", "{prompt_file}"]']
     only = run.json("config", "show", "--set")
     assert {"key": "slots.max", "value": 7, "origin": "FAIRLEAD__SLOTS__MAX"} in only
     assert all(row["origin"] != "default" for row in only)

@@ -76,10 +76,8 @@ class ApiProcess:
         self.notifier.ready()
 
     async def alive(self) -> None:
-        """Proof that requests are answered: the loop turns, and the store is read. That it is away is answered, too."""
-        with suppress(FairleadError):
-            await self.workers.run(lambda instance: overview.status(instance.store.db))
-        self.notifier.alive()
+        """Proof that requests are answered: the loop turns, and the store is read."""
+        await self.workers.run(lambda instance: overview.status(instance.store.db))
 
     async def _keep_on(self) -> None:
         """Until the end: tell of life, and look after the bell."""
@@ -87,7 +85,9 @@ class ApiProcess:
         while not self._stop.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), pause)
-            await self.alive()
+            with suppress(FairleadError):  # a store that is away now: that is answered, too
+                await self.alive()
+            self.notifier.alive()
             self._keep_bell()
 
     def _keep_bell(self) -> None:

@@ -205,6 +205,8 @@ class StatusAnswer(Answer, frozen=True):
     user_locks: UserLocks
     paused: list[str]
     finished: dict[str, int]
+    #: Why nothing new is begun, if the disk has no room for it.
+    no_room: str
     daemon: bool
     watchdog: bool
 
