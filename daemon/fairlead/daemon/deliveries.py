@@ -215,7 +215,7 @@ class Deliveries:
         if session.open:
             if now > session.deadline:
                 raise TimeoutError("it says nothing")
-        elif session.has_more and not session.pending and self._is_crowded and now > session.since + TURN:
+        elif session.has_more and not session.pending and self._has_had_his_turn(session, now):
             self._line_up(session)
         elif session.has_more and not session.pending:
             if now < session.rests_until:
@@ -225,6 +225,9 @@ class Deliveries:
             session.send(errands.Take(*share, largest, config.intervals.settle), now)
         elif not session.pending:
             self._close(session)
+
+    def _has_had_his_turn(self, session: Session, now: float) -> bool:
+        return self._is_crowded and session.is_known and now > session.since + TURN
 
     def _line_up(self, session: Session) -> None:
         """Its user has had his turn: he comes again after everybody who waits now."""
