@@ -12,8 +12,8 @@ import time
 
 SPOOL = "/var/spool/fairlead"
 LOCKS = "/var/lib/fairlead/locks"
-#: A task of the flood: long enough that the queue stays long.
-_FLOOD = {"prompt": "sleep 1"}
+#: A task of the flood: as long as an agent takes.
+_FLOOD = {"prompt": "sleep 30"}
 _PAUSE = 0.005
 
 
@@ -25,6 +25,7 @@ def flood(spool: str, count: int) -> None:
     for name in names:
         with open(os.path.join(place, name), "w", encoding="ascii") as file:
             json.dump(_FLOOD, file)
+    os.sync()  # what it costs the disk to take a user's own files is nobody's but his
     for name in names:
         os.rename(os.path.join(place, name), os.path.join(spool, name))
     os.rmdir(place)

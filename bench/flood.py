@@ -24,6 +24,7 @@ BOUND = 2
 SCRIPT = "/opt/source/bench/dropping.py"
 _PLACES = ("/var/lib/fairlead", SPOOL)
 _DISK = "8G"
+_TOO_SOON = "the flood was over too soon: drop more files"
 #: Rounds that are measured between two looks whether the flood is over.
 _ROUNDS = 10
 
@@ -78,11 +79,11 @@ def probe(host: Host, rounds: int) -> list[float]:
     return [float(line) for line in printed.splitlines()]
 
 
-def flood(host: Host, count: int) -> "subprocess.Popen[bytes]":
-    """Let the flood begin; returns who drops the files."""
-    flooding = host.start(PYTHON, SCRIPT, "flood", count, user=FLOODER)
-    wait_for(lambda: is_coming_in(host), "the flood")
-    return flooding
+def flood(host: Host, count: int) -> None:
+    """Drop so many files at once; returns when the last is dropped: what follows is the queue's, not his programs'."""
+    host.run(PYTHON, SCRIPT, "flood", count, user=FLOODER)
+    if not is_coming_in(host):
+        raise RuntimeError(_TOO_SOON)
 
 
 def is_coming_in(host: Host) -> bool:
@@ -93,14 +94,12 @@ def is_coming_in(host: Host) -> bool:
 
 def _flooded(host: Host, plan: Plan) -> list[float]:
     """While the flood comes in, and as long as it takes for as many rounds as were measured before."""
-    flooding = flood(host, plan.flood)
+    flood(host, plan.flood)
     times = probe(host, plan.rounds)
     while len(times) < plan.flooded and is_coming_in(host):
         times += probe(host, _ROUNDS)
     if not is_coming_in(host):
-        raise RuntimeError("the flood was over too soon: drop more files")
-    flooding.kill()
-    flooding.wait()
+        raise RuntimeError(_TOO_SOON)
     return times
 
 

@@ -33,7 +33,7 @@ MOST_SESSIONS = 32
 #: A clerk who has more to hand over after so many seconds is let go when somebody else waits for one.
 TURN = 1.0
 #: Files, and bytes, that one pass takes of all users together: what it costs is what everybody else waits.
-SHARE, SHARE_BYTES = 16, 1 << 17
+SHARE, SHARE_BYTES = 32, 1 << 17
 #: Files of that size can be delivered at the most, whatever the settings say.
 LARGEST = 4 << 20
 #: A clerk who says nothing for so long is given up, and his user's spool left alone for as long.
@@ -44,7 +44,7 @@ _EVENTS = flags.CLOSE_WRITE | flags.MOVED_TO | flags.ONESHOT | flags.ONLYDIR | f
 SETTLING = 0.5
 #: Between two deliveries of one clerk, while others come too, so many times as long as the last one took to enter: what
 #: is left of processor and disk is theirs.
-REST = 2.0
+REST = 4.0
 #: Whoever has dropped something so shortly ago may drop more.
 RECENT = 10.0
 #: An id that claims to be so much younger than now was made up.
@@ -215,7 +215,7 @@ class Deliveries:
         if session.open:
             if now > session.deadline:
                 raise TimeoutError("it says nothing")
-        elif session.has_more and not session.pending and self._is_crowded and now > session.since + TURN:
+        elif session.has_more and not session.pending and self._has_had_his_turn(session, now):
             self._line_up(session)
         elif session.has_more and not session.pending:
             if now < session.rests_until:
@@ -225,6 +225,9 @@ class Deliveries:
             session.send(errands.Take(*share, largest, config.intervals.settle), now)
         elif not session.pending:
             self._close(session)
+
+    def _has_had_his_turn(self, session: Session, now: float) -> bool:
+        return self._is_crowded and session.is_known and now > session.since + TURN
 
     def _line_up(self, session: Session) -> None:
         """Its user has had his turn: he comes again after everybody who waits now."""

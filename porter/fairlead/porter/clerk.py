@@ -123,8 +123,6 @@ class Clerk:
         self._count += len(claimed)
         self._is_cut = MOST_NAMES in (len(claimed), len(dropped))
         self._waiting = [name for _, name in reversed(dropped)] + claimed[::-1]
-        if self._count >= MANY:
-            self._step_back()
 
     def _claimed_before(self) -> Iterator[str]:
         handed = set(self._handed.values())
@@ -141,6 +139,8 @@ class Clerk:
                 if not is_left_alone(entry.name) and (status := _status_of(entry)):
                     self._count += 1
                     self._size += status.st_size
+                    if self._count == MANY:
+                        self._step_back()
                     yield status.st_mtime_ns, entry.name
 
     def _step_back(self) -> None:

@@ -26,8 +26,8 @@ from fairlead.base.files import (
     read_plain,
     remove,
     sync_directory,
-    sync_file,
     sync_file_system,
+    sync_files,
     write_atomically,
 )
 from fairlead.base.identity import user_name
@@ -196,13 +196,14 @@ class Admission:
         return submission, tuple(parsed.notes)
 
     def _make_durable(self, files: Sequence[Claimed]) -> None:
-        """What is acknowledged must survive a power cut, as a file too."""
-        if len(files) >= MANY:
+        """What is acknowledged must survive a power cut, as a file too.
+
+        In the system's instance the rest of the file system is not synced along: users write there what they like.
+        """
+        if len(files) >= MANY and not self.paths.is_system:
             sync_file_system(self.paths.intake)
         else:
-            for file in files:
-                with suppress(FileNotFoundError):
-                    sync_file(file.path)
+            sync_files(file.path for file in files)
         if files:
             sync_directory(self.paths.intake)
 
