@@ -27,7 +27,7 @@ def test_rings_about_one_run_are_looked_at_alone(home: Home) -> None:
     assert (watchdog.rung, watchdog.look_around) == ({"a.1", "b.1"}, True)
     watchdog.hear(set())
     assert watchdog.look_around
-    assert len(watchdog.steps()) == 7
+    assert len(watchdog.steps()) == 8
     watchdog.has_more = True
     watchdog.hear(set())
     assert not watchdog.look_around

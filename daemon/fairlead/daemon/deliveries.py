@@ -26,6 +26,7 @@ from fairlead.config.schema import Config
 from fairlead.queue.admit import Admission, Claimed, Result
 from fairlead.queue.errors import NoSuchTaskError
 from fairlead.queue.store import Store
+from fairlead.systemd.unit import NoManagerError
 
 #: Clerks at the same time; whoever comes later waits for his turn.
 MOST_SESSIONS = 16
@@ -35,6 +36,10 @@ SHARE, SHARE_BYTES = 16, 1 << 20
 LARGEST = 4 << 20
 #: A clerk who says nothing for so long is given up, and his user's spool left alone for as long.
 PATIENCE = 30.0
+#: The porter answers at once, or is just being started anew; then all are left alone for a moment.
+PORTER_PATIENCE, AWAY = 5.0, 1.0
+#: Whoever makes us look for nothing so often in a row is looked at less often.
+_IN_VAIN = 8
 #: Once: the next event is of interest when somebody has looked.
 _EVENTS = flags.CLOSE_WRITE | flags.MOVED_TO | flags.ONESHOT | flags.ONLYDIR | flags.DONT_FOLLOW
 #: While somebody still writes a file, his spool is looked at this often.
@@ -53,6 +58,8 @@ class Place(Struct):
     changed: int = -1
     #: Not to be looked at before then, by the clock that does not jump.
     not_before: float = 0.0
+    #: Clerks in a row who brought nothing.
+    in_vain: int = 0
 
 
 class Session:
@@ -67,6 +74,7 @@ class Session:
         self.deadline = now + PATIENCE
         self.is_settling = False
         self.has_more = True
+        self.has_brought = False
         #: Ids that wait for their admission.
         self.pending: set[str] = set()
 
@@ -103,6 +111,8 @@ class Deliveries:
         self._watches: dict[int, str] = {}
         self._new_spools = self._inotify.add_watch(folder, flags.CREATE | flags.ATTRIB | flags.ONLYDIR)
         self._over: set[str] = set()
+        #: The porter could not be reached: nobody is sent for a clerk before then.
+        self._away_until = 0.0
         self._ready = select.epoll()
         self._ready.register(self._inotify, select.EPOLLIN)
 
@@ -159,21 +169,29 @@ class Deliveries:
 
     def _open_sessions(self) -> None:
         now = self.clock.boot()
-        for user, place in self.places.items():
-            if len(self.sessions) >= MOST_SESSIONS:
+        for user, place in list(self.places.items()):
+            if len(self.sessions) >= MOST_SESSIONS or now < self._away_until:
                 return
-            if place.is_dirty and user not in self.sessions and now >= place.not_before:
+            if self._is_due(user, place, now):
                 self._open(user, place, now)
 
+    def _is_due(self, user: str, place: Place, now: float) -> bool:
+        return place.is_dirty and user not in self.sessions and now >= place.not_before
+
     def _open(self, user: str, place: Place, now: float) -> None:
-        place.is_dirty = False
+        self.places[user] = self.places.pop(user)  # last in the next round: all have their turn
         self._watch(user, place)  # before the clerk looks: what comes after that is told
         try:
             session = Session(user, self.porter.hire(user), now)
-        except FairleadError as error:
-            place.is_dirty, place.not_before = True, now + PATIENCE
+        except NoManagerError as error:
+            self._away_until = now + AWAY
+            self.log.warning("no_porter", error=str(error))
+            return
+        except (FairleadError, OSError) as error:
+            place.not_before = now + PATIENCE
             self.log.warning("no_clerk", user=user, error=str(error))
             return
+        place.is_dirty = False
         self.sessions[user] = session
         self._ready.register(session.frames.sock, select.EPOLLIN)
 
@@ -183,11 +201,28 @@ class Deliveries:
         if session.open:
             if now > session.deadline:
                 raise TimeoutError("it says nothing")
-        elif session.has_more and not session.pending:
+        elif session.pending:
+            return
+        elif session.has_more and not (session.has_brought and self._others_wait(now)):
             largest = min(config.limits.task_file_bytes, LARGEST)
             session.send(errands.Take(SHARE, SHARE_BYTES, largest, config.intervals.settle), now)
-        elif not session.pending:
+        else:
             self._close(session)
+            self._come_back(session, now)
+
+    def _others_wait(self, now: float) -> bool:
+        """Whether a spool has no clerk because as many as may be are out."""
+        is_full = len(self.sessions) >= MOST_SESSIONS
+        return is_full and any(self._is_due(user, place, now) for user, place in self.places.items())
+
+    def _come_back(self, session: Session, now: float) -> None:
+        """When to look at a spool again: there is more, something is being written, or nothing of interest happens."""
+        if (place := self.places.get(session.user)) is None:
+            return
+        place.in_vain = 0 if session.has_brought else place.in_vain + 1
+        place.is_dirty = place.is_dirty or session.has_more or session.is_settling
+        if session.is_settling or place.in_vain > _IN_VAIN:
+            place.not_before = now + SETTLING
 
     def _receive(
         self, session: Session, reply: errands.Reply, admission: Admission, config: Config
@@ -197,6 +232,7 @@ class Deliveries:
         if not isinstance(reply, errands.Delivery):
             return
         session.has_more, session.is_settling = reply.more, reply.settling
+        session.has_brought = session.has_brought or bool(reply.files)
         self._mind_quota(session, reply, config)
         settled = errands.Settle([], {})
         for file in reply.files:
@@ -237,21 +273,20 @@ class Deliveries:
             own = session.pending & ids
             if own:
                 why = {one: refused[one] for one in own & refused.keys()}
-                self._settle(session, errands.Settle(sorted(own - why.keys()), why))
+                try:
+                    self._settle(session, errands.Settle(sorted(own - why.keys()), why))
+                except OSError as error:
+                    self._give_up(session, str(error))
 
     def _settle(self, session: Session, settled: errands.Settle) -> None:
-        if not settled.accepted and not settled.refused:
-            return
-        session.pending -= {*settled.accepted, *settled.refused}
-        try:
+        if settled.accepted or settled.refused:
+            session.pending -= {*settled.accepted, *settled.refused}
             session.send(settled, self.clock.boot())
-        except OSError as error:
-            self._give_up(session, str(error))
 
     def drop_pending(self) -> None:
         """Nobody knows what became of what was handed over: it is delivered again."""
         for session in [one for one in self.sessions.values() if one.pending]:
-            self._give_up(session, "its files could not be taken in")
+            self._give_up(session, "its files could not be taken in", AWAY)
 
     # ------------------------------------------------------------------ quotas and ends
 
@@ -271,19 +306,17 @@ class Deliveries:
         self.log.warning("over_quota", user=user, error=text)
         session.send(errands.Note(_NOTE, f"{text}\n"), self.clock.boot())
 
-    def _give_up(self, session: Session, why: str) -> None:
+    def _give_up(self, session: Session, why: str, pause: float = PATIENCE) -> None:
         """Look again later: the files are where they were."""
         self.log.warning("clerk_given_up", user=session.user, error=why)
         self._close(session)
         if place := self.places.get(session.user):
-            place.is_dirty, place.not_before = True, self.clock.boot() + PATIENCE
+            place.is_dirty, place.not_before = True, self.clock.boot() + pause
 
     def _close(self, session: Session) -> None:
         self._ready.unregister(session.frames.sock)
         session.close()
         del self.sessions[session.user]
-        if session.is_settling and (place := self.places.get(session.user)):
-            place.is_dirty, place.not_before = True, self.clock.boot() + SETTLING
 
     @property
     def has_unsettled(self) -> bool:
