@@ -38,8 +38,6 @@ LARGEST = 4 << 20
 PATIENCE = 30.0
 #: The porter answers at once, or is just being started anew; then all are left alone for a moment.
 PORTER_PATIENCE, AWAY = 5.0, 1.0
-#: Whoever makes us look for nothing so often in a row is looked at less often.
-_IN_VAIN = 8
 #: Once: the next event is of interest when somebody has looked.
 _EVENTS = flags.CLOSE_WRITE | flags.MOVED_TO | flags.ONESHOT | flags.ONLYDIR | flags.DONT_FOLLOW
 #: While somebody still writes a file, his spool is looked at this often.
@@ -58,8 +56,6 @@ class Place(Struct):
     changed: int = -1
     #: Not to be looked at before then, by the clock that does not jump.
     not_before: float = 0.0
-    #: Clerks in a row who brought nothing.
-    in_vain: int = 0
 
 
 class Session:
@@ -74,7 +70,6 @@ class Session:
         self.deadline = now + PATIENCE
         self.is_settling = False
         self.has_more = True
-        self.has_brought = False
         #: Ids that wait for their admission.
         self.pending: set[str] = set()
 
@@ -169,31 +164,34 @@ class Deliveries:
 
     def _open_sessions(self) -> None:
         now = self.clock.boot()
-        for user, place in list(self.places.items()):
-            if len(self.sessions) >= MOST_SESSIONS or now < self._away_until:
+        for user, place in self.places.items():
+            if len(self.sessions) >= MOST_SESSIONS:
                 return
-            if self._is_due(user, place, now):
+            if place.is_dirty and user not in self.sessions and now >= place.not_before:
                 self._open(user, place, now)
 
-    def _is_due(self, user: str, place: Place, now: float) -> bool:
-        return place.is_dirty and user not in self.sessions and now >= place.not_before
-
     def _open(self, user: str, place: Place, now: float) -> None:
-        self.places[user] = self.places.pop(user)  # last in the next round: all have their turn
+        place.is_dirty = False
         self._watch(user, place)  # before the clerk looks: what comes after that is told
         try:
-            session = Session(user, self.porter.hire(user), now)
-        except NoManagerError as error:
-            self._away_until = now + AWAY
-            self.log.warning("no_porter", error=str(error))
-            return
+            session = Session(user, self._hired(user, now), now)
         except (FairleadError, OSError) as error:
-            place.not_before = now + PATIENCE
+            is_away = isinstance(error, NoManagerError)
+            place.is_dirty, place.not_before = True, now + (AWAY if is_away else PATIENCE)
             self.log.warning("no_clerk", user=user, error=str(error))
             return
-        place.is_dirty = False
         self.sessions[user] = session
         self._ready.register(session.frames.sock, select.EPOLLIN)
+
+    def _hired(self, user: str, now: float) -> socket.socket:
+        """A line to a clerk. Once the porter has not answered, nobody else waits for him with this pass."""
+        if now < self._away_until:
+            raise NoManagerError("the porter has not answered a moment ago")
+        try:
+            return self.porter.hire(user)
+        except NoManagerError:
+            self._away_until = now + PORTER_PATIENCE + AWAY
+            raise
 
     def _go_on(self, session: Session, config: Config) -> None:
         """Send for more, let the clerk go when there is none, give him up when he says nothing."""
@@ -201,28 +199,11 @@ class Deliveries:
         if session.open:
             if now > session.deadline:
                 raise TimeoutError("it says nothing")
-        elif session.pending:
-            return
-        elif session.has_more and not (session.has_brought and self._others_wait(now)):
+        elif session.has_more and not session.pending:
             largest = min(config.limits.task_file_bytes, LARGEST)
             session.send(errands.Take(SHARE, SHARE_BYTES, largest, config.intervals.settle), now)
-        else:
+        elif not session.pending:
             self._close(session)
-            self._come_back(session, now)
-
-    def _others_wait(self, now: float) -> bool:
-        """Whether a spool has no clerk because as many as may be are out."""
-        is_full = len(self.sessions) >= MOST_SESSIONS
-        return is_full and any(self._is_due(user, place, now) for user, place in self.places.items())
-
-    def _come_back(self, session: Session, now: float) -> None:
-        """When to look at a spool again: there is more, something is being written, or nothing of interest happens."""
-        if (place := self.places.get(session.user)) is None:
-            return
-        place.in_vain = 0 if session.has_brought else place.in_vain + 1
-        place.is_dirty = place.is_dirty or session.has_more or session.is_settling
-        if session.is_settling or place.in_vain > _IN_VAIN:
-            place.not_before = now + SETTLING
 
     def _receive(
         self, session: Session, reply: errands.Reply, admission: Admission, config: Config
@@ -232,7 +213,6 @@ class Deliveries:
         if not isinstance(reply, errands.Delivery):
             return
         session.has_more, session.is_settling = reply.more, reply.settling
-        session.has_brought = session.has_brought or bool(reply.files)
         self._mind_quota(session, reply, config)
         settled = errands.Settle([], {})
         for file in reply.files:
@@ -279,9 +259,10 @@ class Deliveries:
                     self._give_up(session, str(error))
 
     def _settle(self, session: Session, settled: errands.Settle) -> None:
-        if settled.accepted or settled.refused:
-            session.pending -= {*settled.accepted, *settled.refused}
-            session.send(settled, self.clock.boot())
+        if not settled.accepted and not settled.refused:
+            return
+        session.pending -= {*settled.accepted, *settled.refused}
+        session.send(settled, self.clock.boot())
 
     def drop_pending(self) -> None:
         """Nobody knows what became of what was handed over: it is delivered again."""
@@ -317,6 +298,8 @@ class Deliveries:
         self._ready.unregister(session.frames.sock)
         session.close()
         del self.sessions[session.user]
+        if session.is_settling and (place := self.places.get(session.user)):
+            place.is_dirty, place.not_before = True, self.clock.boot() + SETTLING
 
     @property
     def has_unsettled(self) -> bool:
