@@ -19,7 +19,7 @@ from fairlead.conductor.porter import ClerkError, Porter, PorterError, refusal, 
 from fairlead.conductor.results import UnusableResultError, parse_result
 from fairlead.systemd.unit import NoManagerError
 
-#: A clerk goes with his porter, or because his user ends him: another one is tried, after a pause.
+#: A clerk goes with his porter, or because his user ends him: another one is sent, after a pause.
 _TRIES, _PAUSE = 3, 1.0
 
 
@@ -51,19 +51,16 @@ class ClerkedDropOff:
         frames.close_all(fds[1:])
         return found, fds[0] if fds else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
-    def _prepared(self, errand: errands.Prepare, tries: int = _TRIES) -> tuple[errands.Reply, list[int]]:
+    def _prepared(self, errand: errands.Prepare) -> tuple[errands.Reply, list[int]]:
         """Have it made. Without a porter nobody can start: that is tried again. A clerk is his user's own affair."""
         try:
-            return self._send(errand)
+            return self._send_patiently(errand)
         except NoManagerError as error:
             raise OSError(errno.EAGAIN, str(error)) from error
         except ClerkError as error:
-            if tries <= 1:
-                raise TimeoutError(errno.ETIMEDOUT, str(error), self._run) from error
+            raise TimeoutError(errno.ETIMEDOUT, str(error), self._run) from error
         except FairleadError as error:
             raise PermissionError(errno.EPERM, str(error), self._run) from error
-        time.sleep(_PAUSE)
-        return self._prepared(errand, tries - 1)
 
     def progress(self) -> str:
         """The last line of what it says about its progress; what it said before, if nobody can look now."""
@@ -101,7 +98,7 @@ class ClerkedDropOff:
             self._run, PROGRESS_BYTES, launch.result_bytes, launch.cwd, launch.artifacts, launch.artifacts_max
         )
         try:
-            reply, _ = self._send(wanted)
+            reply, _ = self._send_patiently(wanted)
         except (FairleadError, OSError) as error:
             return errands.Left(problem=f"it could not be collected: {error}")
         return reply if isinstance(reply, errands.Left) else errands.Left(problem=str(refusal(reply)))
@@ -111,6 +108,16 @@ class ClerkedDropOff:
         with suppress(FairleadError, OSError):
             self._send(errands.Clear(self._run))
         self._porter.close()
+
+    def _send_patiently(self, errand: errands.Errand, tries: int = _TRIES) -> tuple[errands.Reply, list[int]]:
+        """Send another clerk where one has gone: such an errand may be done twice."""
+        try:
+            return self._send(errand)
+        except (ClerkError, NoManagerError):
+            if tries <= 1:
+                raise
+        time.sleep(_PAUSE)
+        return self._send_patiently(errand, tries - 1)
 
     def _send(self, errand: errands.Errand) -> tuple[errands.Reply, list[int]]:
         with closing(self._hired()) as line:

@@ -171,27 +171,22 @@ class Deliveries:
                 self._open(user, place, now)
 
     def _open(self, user: str, place: Place, now: float) -> None:
+        if now < self._away_until:
+            return
         place.is_dirty = False
         self._watch(user, place)  # before the clerk looks: what comes after that is told
         try:
-            session = Session(user, self._hired(user, now), now)
+            session = Session(user, self.porter.hire(user), now)
+        except NoManagerError as error:
+            place.is_dirty, self._away_until = True, self.clock.boot() + AWAY
+            self.log.warning("no_porter", error=str(error))
+            return
         except (FairleadError, OSError) as error:
-            is_away = isinstance(error, NoManagerError)
-            place.is_dirty, place.not_before = True, now + (AWAY if is_away else PATIENCE)
+            place.is_dirty, place.not_before = True, now + PATIENCE
             self.log.warning("no_clerk", user=user, error=str(error))
             return
         self.sessions[user] = session
         self._ready.register(session.frames.sock, select.EPOLLIN)
-
-    def _hired(self, user: str, now: float) -> socket.socket:
-        """A line to a clerk. Once the porter has not answered, nobody else waits for him with this pass."""
-        if now < self._away_until:
-            raise NoManagerError("the porter has not answered a moment ago")
-        try:
-            return self.porter.hire(user)
-        except NoManagerError:
-            self._away_until = now + PORTER_PATIENCE + AWAY
-            raise
 
     def _go_on(self, session: Session, config: Config) -> None:
         """Send for more, let the clerk go when there is none, give him up when he says nothing."""
