@@ -29,6 +29,7 @@ from fairlead.systemd.unit import (
     processes_in,
 )
 
+_STOPPED = "its unit was stopped by somebody"
 #: Between two tries while systemd cannot be asked.
 _PAUSE = 0.2
 #: systemd ends what its supervisor should have ended so much earlier.
@@ -140,7 +141,7 @@ class UnitAgent:
         if state.has_ended:
             self.end = _end_of(state)
         elif state.active in ("inactive", "failed"):
-            self.end = End(cause="its unit was stopped by somebody")
+            self.end = End(cause=_STOPPED if state.result == "success" else f"its unit failed: {state.result}")
 
     def _close_pidfd(self) -> None:
         if self._pidfd is not None:

@@ -2,13 +2,13 @@
 
 import os
 import signal
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from msgspec import Struct, structs
 
-from fairlead.base.files import remove, write_all
+from fairlead.base.files import opened, remove, write_all
 from fairlead.systemd.bus import Job, Manager, ManagerError, TooSlowError
 from fairlead.systemd.memory import Watches
 from fairlead.systemd.unit import (
@@ -52,8 +52,6 @@ class Starting(Struct, frozen=True):
     """A unit that systemd was asked to start."""
 
     order: Order
-    #: The file with its environment, until it has been read.
-    environment: str
     manager: Manager
     job: Job
 
@@ -79,25 +77,19 @@ class TransientUnits:
 
     def begin(self, order: Order, stdio: tuple[int, int, int]) -> Starting:
         """The same without waiting: its user's own files may keep a program from starting for as long as he likes."""
-        environment = self._put_environment(order)
-        try:
-            properties = [*_properties(order), *_streams(stdio), *self._variables(order, environment)]
-            return Starting(order, environment, *self._begin_job(*_new_unit(order.name, properties)))
-        except BaseException:
-            _tidy(environment)
-            raise
+        self._put_environment(order)
+        with self._tidied(order.name):
+            properties = [*_properties(order), *_streams(stdio), *self._variables(order)]
+            return Starting(order, *self._begin_job(*_new_unit(order.name, properties)))
 
     def started(self, starting: Starting, *, wait: bool = False) -> Started | None:
         """The unit that was begun, once its program runs; none as long as it does not. Raises what `start` raises."""
-        try:
+        order = starting.order
+        with self._tidied(order.name):
             result = self._end_of(starting.manager, starting.job, wait=wait)
-        except BaseException:
-            _tidy(starting.environment)
-            raise
         if not result:
             return None
-        _tidy(starting.environment)
-        order = starting.order
+        _tidy(self._environment(order.name))
         state = self.state(order.name)
         self._see_that_it_runs(order.name, result, state)
         if "memory_max" in order.sandbox:
@@ -114,21 +106,30 @@ class TransientUnits:
         """Becomes readable when a start may have come to its end; none without a connection."""
         return self._manager.fileno() if self._manager else None
 
-    def _put_environment(self, order: Order) -> str:
+    def _put_environment(self, order: Order) -> None:
         """The environment as a file: properties of units can be read by everybody on the host."""
-        path = os.path.join(self._folder, f"{order.name}.env")
-        fd = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
+        with opened(self._environment(order.name), os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_NOFOLLOW) as fd:
             write_all(fd, "".join(f"{name}={_quoted(value)}\n" for name, value in order.env.items()).encode())
-        finally:
-            os.close(fd)
-        return path
 
-    def _variables(self, order: Order, path: str) -> list[Property]:
+    def _environment(self, name: str) -> str:
+        return os.path.join(self._folder, f"{name}.env")
+
+    @contextmanager
+    def _tidied(self, name: str) -> Iterator[None]:
+        """Remove the environment of a start that has failed; not where that is unknown, since it may be read yet."""
+        try:
+            yield
+        except NoManagerError:
+            raise
+        except BaseException:
+            _tidy(self._environment(name))
+            raise
+
+    def _variables(self, order: Order) -> list[Property]:
         """The order's own variables, and none of those that the manager would add."""
         inherited = self._retry(lambda manager: manager.environment())
         return [
-            ("EnvironmentFiles", ("a(sb)", [(path, False)])),
+            ("EnvironmentFiles", ("a(sb)", [(self._environment(order.name), False)])),
             ("UnsetEnvironment", ("as", sorted({*inherited, *_ADDED} - set(order.env)))),
         ]
 
@@ -149,6 +150,7 @@ class TransientUnits:
     def forget(self, name: str) -> None:
         """End what is left of a unit, and let systemd forget it."""
         self._memory.end(name)
+        _tidy(self._environment(name))
         self.signal(name, signal.SIGKILL)
         try:
             self._run_job("StopUnit", "ss", (name, "replace"))
