@@ -32,9 +32,19 @@ def send(sock: socket.socket, data: bytes, fds: Sequence[int] = ()) -> None:
 def receive(sock: socket.socket, limit: int) -> tuple[bytes, list[int]]:
     """Wait for one message, as long as the socket's timeout says; raises ConnectionError if the other side hung up."""
     frames = Frames(sock, limit)
-    while True:
-        for data in frames.take():
-            return data, frames.take_fds()
+    try:
+        while True:
+            for data in frames.take():
+                return data, frames.take_fds()
+    finally:
+        close_all(frames.take_fds())
+
+
+def close_all(fds: Sequence[int]) -> None:
+    """Close descriptors that nobody wants."""
+    for fd in fds:
+        with suppress(OSError):
+            os.close(fd)
 
 
 class Frames:
@@ -49,6 +59,8 @@ class Frames:
     def take(self) -> Iterator[bytes]:
         """Read once, and yield every message that is complete by now; raises ConnectionError at the end."""
         chunk, fds, _, _ = socket.recv_fds(self.sock, _CHUNK, MOST_FDS)
+        for fd in fds:
+            os.set_inheritable(fd, False)
         self._fds += fds
         if not chunk:
             raise ConnectionResetError("the other side hung up")
@@ -73,7 +85,5 @@ class Frames:
 
     def close(self) -> None:
         """Hang up, and close whatever descriptors nobody has taken."""
-        for fd in self.take_fds():
-            with suppress(OSError):
-                os.close(fd)
+        close_all(self.take_fds())
         self.sock.close()

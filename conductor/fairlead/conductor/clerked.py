@@ -1,20 +1,26 @@
 """The drop-off of a run whose agent is another user: in his spool, reached by clerks alone."""
 
+import errno
 import os
 import socket
-from collections.abc import Sequence
+import time
 from contextlib import closing, suppress
 from typing import Any
 
 from msgspec import json, structs
 
+from fairlead.base import frames
 from fairlead.base.errors import FairleadError
 from fairlead.base.files import read_plain
 from fairlead.conductor import errands, orders
 from fairlead.conductor.dropoff import PROGRESS_BYTES, last_line
 from fairlead.conductor.orders import Launch
-from fairlead.conductor.porter import ClerkError, Porter, refusal, run_errand
+from fairlead.conductor.porter import ClerkError, Porter, PorterError, refusal, run_errand
 from fairlead.conductor.results import UnusableResultError, parse_result
+from fairlead.systemd.unit import NoManagerError
+
+#: A clerk goes with his porter, or because his user ends him: another one is sent, after a pause.
+_TRIES, _PAUSE = 3, 1.0
 
 
 class ClerkedDropOff:
@@ -38,18 +44,30 @@ class ClerkedDropOff:
         }
         stdin = os.path.basename(launch.stdin or "")
         path = launch.env.get("PATH", os.defpath)
-        reply, fds = self._send(errands.Prepare(self._run, files, launch.cwd, launch.argv[0], path, stdin))
-        if not isinstance(reply, errands.Ready):
+        reply, fds = self._prepared(errands.Prepare(self._run, files, launch.cwd, launch.argv[0], path, stdin))
+        if not isinstance(reply, errands.Ready) or (stdin and not fds):
             raise refusal(reply)
         found = structs.replace(launch, argv=(reply.program, *launch.argv[1:]))
+        frames.close_all(fds[1:])
         return found, fds[0] if fds else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+
+    def _prepared(self, errand: errands.Prepare) -> tuple[errands.Reply, list[int]]:
+        """Have it made. Without a porter nobody can start: that is tried again. A clerk is his user's own affair."""
+        try:
+            return self._send_patiently(errand)
+        except NoManagerError as error:
+            raise OSError(errno.EAGAIN, str(error)) from error
+        except ClerkError as error:
+            raise TimeoutError(errno.ETIMEDOUT, str(error), self._run) from error
+        except FairleadError as error:
+            raise PermissionError(errno.EPERM, str(error), self._run) from error
 
     def progress(self) -> str:
         """The last line of what it says about its progress; what it said before, if nobody can look now."""
         if self._left is None:
             try:
                 reply, _ = self._send(errands.Read(self._run, PROGRESS_BYTES))
-            except FairleadError:
+            except (FairleadError, OSError):
                 return self._last_progress
             if isinstance(reply, errands.Left):
                 self._last_progress = last_line(reply.progress)
@@ -80,23 +98,33 @@ class ClerkedDropOff:
             self._run, PROGRESS_BYTES, launch.result_bytes, launch.cwd, launch.artifacts, launch.artifacts_max
         )
         try:
-            reply, _ = self._send(wanted)
-        except FairleadError as error:
+            reply, _ = self._send_patiently(wanted)
+        except (FairleadError, OSError) as error:
             return errands.Left(problem=f"it could not be collected: {error}")
         return reply if isinstance(reply, errands.Left) else errands.Left(problem=str(refusal(reply)))
 
     def clear(self) -> None:
         """Remove it; what cannot be removed now is pruned later."""
-        with suppress(FairleadError):
+        with suppress(FairleadError, OSError):
             self._send(errands.Clear(self._run))
         self._porter.close()
 
-    def _send(self, errand: errands.Errand) -> tuple[errands.Reply, Sequence[int]]:
+    def _send_patiently(self, errand: errands.Errand, tries: int = _TRIES) -> tuple[errands.Reply, list[int]]:
+        """Send another clerk where one has gone: such an errand may be done twice."""
+        try:
+            return self._send(errand)
+        except (ClerkError, NoManagerError):
+            if tries <= 1:
+                raise
+        time.sleep(_PAUSE)
+        return self._send_patiently(errand, tries - 1)
+
+    def _send(self, errand: errands.Errand) -> tuple[errands.Reply, list[int]]:
         with closing(self._hired()) as line:
             return run_errand(line, errand)
 
     def _hired(self) -> socket.socket:
         try:
             return self._porter.hire(self._user)
-        except FairleadError as error:
+        except PorterError as error:  # too many are out
             raise ClerkError(str(error)) from error

@@ -7,6 +7,7 @@ removed by nobody else.
 import msgspec
 from msgspec import Struct
 
+from fairlead.base.errors import UsageError
 from fairlead.systemd.unit import Order, Started, State
 
 #: Messages between services and the porter: an order with its environment is the longest.
@@ -208,7 +209,19 @@ class Fine(Struct, frozen=True, tag=True):
 
 Reply = Delivery | Ready | Left | Refused | Fine
 
-encode = msgspec.msgpack.encode
+
+class TooLongError(UsageError):
+    """A task's orders are too long to be handed on; shorten its prompt, its command or its environment."""
+
+
+def encode(message: Struct) -> bytes:
+    """A message as it is sent. One that would be cut off is not: its sender can say what is wrong, nobody else can."""
+    data = msgspec.msgpack.encode(message)
+    if len(data) > LONGEST:
+        raise TooLongError
+    return data
+
+
 decode_request = msgspec.msgpack.Decoder(Request).decode
 decode_answer = msgspec.msgpack.Decoder(Answer).decode
 decode_errand = msgspec.msgpack.Decoder(Errand).decode

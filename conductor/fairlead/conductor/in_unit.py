@@ -29,6 +29,7 @@ from fairlead.systemd.unit import (
     processes_in,
 )
 
+_STOPPED = "its unit was stopped by somebody"
 #: Between two tries while systemd cannot be asked.
 _PAUSE = 0.2
 #: systemd ends what its supervisor should have ended so much earlier.
@@ -54,16 +55,19 @@ class UnitAgent:
 
     def start(self, launch: Launch, stdio: Stdio) -> None:
         """Start its unit; what systemd would only number is looked at before, and said in words."""
+        _check_words(launch)
         if self.where.user is None:
-            _check(launch)
+            _check_places(launch)
         try:
             started = self.units.start(self._order(launch), stdio)
-        except NoManagerError as error:
-            started = self._make_sure(error)
         except NotStartedError as error:
             raise OSError(errno.ENOEXEC, _why(error, launch), launch.argv[0]) from error
         except UnitExistsError as error:
             raise OSError(errno.EEXIST, "there is a unit of its name already", self.where.name) from error
+        except NoManagerError as error:
+            started = self._make_sure(OSError(errno.EAGAIN, str(error)))
+        except FairleadError as error:  # refused; whether before or after it was started, nobody says
+            started = self._make_sure(OSError(errno.EPERM, str(error), launch.argv[0]))
         self.pid = started.pid or None
         self._cgroup = started.cgroup
         self._watch()
@@ -81,15 +85,17 @@ class UnitAgent:
             sandbox=where.sandbox,
         )
 
-    def _make_sure(self, error: NoManagerError) -> Started:
+    def _make_sure(self, trouble: OSError) -> Started:
         """Nobody knows whether the request was heard: find the unit, or see to it that there will be none."""
         while True:
-            with suppress(NoManagerError):
-                if self.units.fence(self.where.name):
-                    self.units.forget(self.where.name)
-                    raise OSError(errno.EAGAIN, str(error)) from error
+            with suppress(FairleadError):
+                is_free = self.units.fence(self.where.name)
                 state = self.units.state(self.where.name)
-                return Started(pid=state.pid, cgroup=state.cgroup)
+                if is_free or state.is_fence:  # the answer to an earlier try may have been lost
+                    self.units.forget(self.where.name)
+                    raise trouble
+                if state.active != "inactive":  # else it waits for its turn: its control group is not there yet
+                    return Started(pid=state.pid, cgroup=state.cgroup)
             time.sleep(_PAUSE)
 
     def _watch(self) -> None:
@@ -97,7 +103,7 @@ class UnitAgent:
         self.needs_looks = True
         if self.pid is None:
             return
-        with suppress(ProcessLookupError):
+        with suppress(OSError):  # it has gone, or there is no descriptor left: it was started all the same
             pidfd = os.pidfd_open(self.pid)
             # The descriptor is bound to one process by now: ours, if it is where ours has to be.
             if self.pid in processes_in(self._cgroup):
@@ -113,7 +119,7 @@ class UnitAgent:
         """Take note of its end; True once its control group is empty."""
         try:
             return self._look()
-        except NoManagerError:
+        except (FairleadError, OSError):  # as long as nobody can tell, it is there
             self.needs_looks = True
             return False
 
@@ -135,7 +141,7 @@ class UnitAgent:
         if state.has_ended:
             self.end = _end_of(state)
         elif state.active in ("inactive", "failed"):
-            self.end = End(cause="its unit was stopped by somebody")
+            self.end = End(cause=_STOPPED if state.result == "success" else f"its unit failed: {state.result}")
 
     def _close_pidfd(self) -> None:
         if self._pidfd is not None:
@@ -144,13 +150,15 @@ class UnitAgent:
             self._pidfd = None
 
     def processes(self) -> list[ProcessId]:
-        """Everything in its control group."""
-        return tree.identify(processes_in(self._cgroup))
+        """Everything in its control group, as far as it can be seen now."""
+        with suppress(OSError):
+            return tree.identify(processes_in(self._cgroup))
+        return []
 
     def send(self, number: int) -> None:
         """Send a signal to everything in its unit; where systemd cannot be asked now, the next look tries again."""
         self.needs_looks = True
-        with suppress(NoManagerError):
+        with suppress(FairleadError):
             self.units.signal(self.where.name, number)
 
     def leave(self) -> None:
@@ -179,12 +187,16 @@ def _end_of(state: State) -> End:
     return End(code=state.status, cause=cause) if state.code == EXITED else End(signal=state.status, cause=cause)
 
 
-def _check(launch: Launch) -> None:
-    """What the kernel would say, whom systemd asks instead of us."""
+def _check_places(launch: Launch) -> None:
+    """What the kernel would say, whom systemd asks instead of us; of another user's places his clerk says it."""
     with opened(launch.cwd, os.O_RDONLY | os.O_DIRECTORY):
         os.stat(launch.argv[0])
     if not os.access(launch.argv[0], os.X_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), launch.argv[0])
+
+
+def _check_words(launch: Launch) -> None:
+    """The same of what is handed to the program: the bus would hang up on whoever sends a NUL."""
     if any(len(os.fsencode(word)) >= _LONGEST for word in launch.argv):
         raise OSError(errno.E2BIG, os.strerror(errno.E2BIG), launch.argv[0])
     if any("\0" in word for word in (*launch.argv, *launch.env, *launch.env.values())):

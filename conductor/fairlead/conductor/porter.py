@@ -29,8 +29,9 @@ class ClerkError(UnavailableError):
 class Porter:
     """A line to the porter; one that was cut is laid anew with the next request."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, patience: float = PATIENCE) -> None:
         self._path = path
+        self._patience = patience
         self._line: socket.socket | None = None
 
     # ------------------------------------------------------------------ units
@@ -89,9 +90,10 @@ class Porter:
 
     def _ask(self, request: errands.Request, fds: Sequence[int]) -> errands.Answer:
         """Ask once: whoever is not answered has to find out whether he was heard."""
+        message = errands.encode(request)
         try:
             line = self._line or self._connect()
-            frames.send(line, errands.encode(request), fds)
+            frames.send(line, message, fds)
             data, _ = frames.receive(line, errands.LONGEST)
             answer: errands.Answer = errands.decode_answer(data)
         except (OSError, frames.BadFrameError, ValueError) as error:
@@ -101,7 +103,7 @@ class Porter:
 
     def _connect(self) -> socket.socket:
         line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-        line.settimeout(PATIENCE)
+        line.settimeout(self._patience)
         try:
             line.connect(self._path)
         except OSError:
@@ -119,12 +121,21 @@ class Porter:
 
 def run_errand(line: socket.socket, errand: errands.Errand) -> tuple[errands.Reply, list[int]]:
     """Send a clerk on an errand and wait for what he brings back; raises ClerkError if he does not come back."""
+    message = errands.encode(errand)
     try:
-        frames.send(line, errands.encode(errand))
+        frames.send(line, message)
         data, fds = frames.receive(line, errands.LONGEST)
-        return errands.decode_reply(data), fds
-    except (OSError, frames.BadFrameError, ValueError) as error:
+    except (OSError, frames.BadFrameError) as error:
         raise ClerkError(f"the clerk does not answer: {error or 'it takes too long'}") from error
+    try:
+        reply = errands.decode_reply(data)
+    except ValueError as error:
+        frames.close_all(fds)
+        raise ClerkError(f"the clerk answers what nobody understands: {error}") from error
+    if isinstance(reply, errands.Ready):
+        return reply, fds
+    frames.close_all(fds)
+    return reply, []
 
 
 def refusal(reply: errands.Reply) -> OSError | ValueError:

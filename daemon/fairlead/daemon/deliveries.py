@@ -27,6 +27,7 @@ from fairlead.config.schema import Config
 from fairlead.queue.admit import Admission, Claimed, Refusal, Result
 from fairlead.queue.errors import NoSuchTaskError
 from fairlead.queue.store import Store
+from fairlead.systemd.unit import NoManagerError
 
 #: Clerks at the same time; whoever comes later waits for his turn.
 MOST_SESSIONS = 32
@@ -38,6 +39,8 @@ SHARE, SHARE_BYTES = 32, 1 << 17
 LARGEST = 4 << 20
 #: A clerk who says nothing for so long is given up, and his user's spool left alone for as long.
 PATIENCE = 30.0
+#: The porter answers at once, or is just being started anew; then all are left alone for a moment.
+PORTER_PATIENCE, AWAY = 5.0, 1.0
 #: Once: the next event is of interest when somebody has looked.
 _EVENTS = flags.CLOSE_WRITE | flags.MOVED_TO | flags.ONESHOT | flags.ONLYDIR | flags.DONT_FOLLOW
 #: While somebody still writes a file, his spool is looked at this often.
@@ -121,6 +124,8 @@ class Deliveries:
         self._is_crowded = False
         #: The last files came from those who had just begun to drop some.
         self._was_for_new = False
+        #: The porter could not be reached: nobody is sent for a clerk before then.
+        self._away_until = 0.0
         self._ready = select.epoll()
         self._ready.register(self._inotify, select.EPOLLIN)
 
@@ -197,12 +202,18 @@ class Deliveries:
             self._open(user, self.places[user], now)
 
     def _open(self, user: str, place: Place, now: float) -> None:
+        if now < self._away_until:
+            return
         place.is_dirty = False
         place.visited = now
         self._watch(user, place)  # before the clerk looks: what comes after that is told
         try:
             session = Session(user, self.porter.hire(user), now)
-        except FairleadError as error:
+        except NoManagerError as error:
+            place.is_dirty, self._away_until = True, self.clock.boot() + AWAY
+            self.log.warning("no_porter", error=str(error))
+            return
+        except (FairleadError, OSError) as error:
             place.is_dirty, place.not_before = True, now + PATIENCE
             self.log.warning("no_clerk", user=user, error=str(error))
             return
@@ -291,7 +302,10 @@ class Deliveries:
             own = session.pending & ids
             if own:
                 why = {one: refused[one] for one in own & refused.keys()}
-                self._settle(session, errands.Settle(sorted(own - why.keys()), why))
+                try:
+                    self._settle(session, errands.Settle(sorted(own - why.keys()), why))
+                except OSError as error:
+                    self._give_up(session, str(error))
 
     def _settle(self, session: Session, settled: errands.Settle) -> None:
         if not settled.accepted and not settled.refused:
@@ -300,10 +314,7 @@ class Deliveries:
         now = self.clock.boot()
         if not session.pending and self._has_company(session, now):
             session.rests_until = now + REST * (now - session.received)
-        try:
-            session.send(settled, self.clock.boot())
-        except OSError as error:
-            self._give_up(session, str(error))
+        session.send(settled, now)
 
     def leave(self) -> None:
         """Let all clerks go, and send them again later: what was dropped stays where it is."""
@@ -318,7 +329,7 @@ class Deliveries:
     def drop_pending(self) -> None:
         """Nobody knows what became of what was handed over: it is delivered again."""
         for session in [one for one in self.sessions.values() if one.pending]:
-            self._give_up(session, "its files could not be taken in")
+            self._give_up(session, "its files could not be taken in", AWAY)
 
     # ------------------------------------------------------------------ quotas and ends
 
@@ -338,12 +349,12 @@ class Deliveries:
         self.log.warning("over_quota", user=user, error=text)
         session.send(errands.Note(_NOTE, f"{text}\n"), self.clock.boot())
 
-    def _give_up(self, session: Session, why: str) -> None:
+    def _give_up(self, session: Session, why: str, pause: float = PATIENCE) -> None:
         """Look again later: the files are where they were."""
         self.log.warning("clerk_given_up", user=session.user, error=why)
         self._close(session)
         if place := self.places.get(session.user):
-            place.is_dirty, place.not_before = True, self.clock.boot() + PATIENCE
+            place.is_dirty, place.not_before = True, self.clock.boot() + pause
 
     def _close(self, session: Session) -> None:
         self._ready.unregister(session.frames.sock)

@@ -11,7 +11,7 @@ from fairlead.conductor.launcher import ProcessLauncher, ServiceLauncher
 from fairlead.conductor.porter import Porter
 from fairlead.conductor.starter import starter_of
 from fairlead.config.paths import Paths
-from fairlead.daemon.deliveries import Deliveries
+from fairlead.daemon.deliveries import PORTER_PATIENCE, Deliveries
 from fairlead.daemon.dispatcher import Dispatcher
 from fairlead.daemon.spool import Spool
 from fairlead.queue.claims import MACHINE_TROUBLE, NOBODY_CAME
@@ -41,7 +41,7 @@ class Daemon(Service):
         instance = self.instance
         if not instance.paths.is_system:
             return None
-        porter = Porter(instance.paths.porter)
+        porter = Porter(instance.paths.porter, PORTER_PATIENCE)
         return Deliveries(instance.paths.spool, porter, instance.store, instance.clock, self.log)
 
     def run(self, *, ready: Callable[[], None] = lambda: None) -> None:
@@ -67,10 +67,10 @@ class Daemon(Service):
         self.instance.apply_shares()
         self.dispatcher.reconcile()
         inotify = self.dispatcher.spool.inotify
-        if inotify is not None:
-            self.waiter.watch(inotify.fileno())
         if self.dispatcher.deliveries is not None:
             self.waiter.watch(self.dispatcher.deliveries.fileno())
+        if inotify is not None:
+            self.waiter.watch(inotify.fileno())
         elif self.instance.config.spool.inotify:
             self.log.warning("no_inotify", poll=self.instance.config.intervals.poll)
         instance = self.instance

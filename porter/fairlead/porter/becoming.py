@@ -10,8 +10,13 @@ from msgspec import Struct
 from fairlead.base.errors import FairleadError
 
 _NO_NEW_PRIVILEGES = 38
-#: What a clerk may use: minutes of processor time, and a few descriptors.
-_LIMITS = {resource.RLIMIT_CPU: 120, resource.RLIMIT_NOFILE: 64, resource.RLIMIT_CORE: 0}
+#: What a clerk may use: minutes of processor time, a few descriptors, and no more memory than a service can spare.
+_LIMITS = {
+    resource.RLIMIT_CPU: 120,
+    resource.RLIMIT_NOFILE: 64,
+    resource.RLIMIT_CORE: 0,
+    resource.RLIMIT_AS: 1 << 30,
+}
 
 
 class NotBecomeError(FairleadError):
@@ -50,6 +55,8 @@ def settle_in(keep: int) -> None:
     """Leave everything of the parent behind but one descriptor: signals, environment, directory, limits."""
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
+    # Whoever writes to a file while we ask about it has the kernel tell us; by default that kills.
+    signal.signal(signal.SIGIO, signal.SIG_IGN)
     signal.set_wakeup_fd(-1)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     null = os.open(os.devnull, os.O_RDWR)

@@ -5,29 +5,35 @@ import select
 import socket
 import stat
 import struct
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from fairlead.base import frames
-from fairlead.base.errors import FairleadError, RefusedError
+from fairlead.base.errors import RefusedError
 from fairlead.base.logs import Log
 from fairlead.conductor import errands
 from fairlead.porter.becoming import become, settle_in
 from fairlead.porter.clerk import Clerk
 from fairlead.porter.spools import Spools
-from fairlead.systemd.unit import NoManagerError, NotStartedError, UnitExistsError, Units, run_of
+from fairlead.systemd.transient import Starting, TransientUnits
+from fairlead.systemd.unit import NoManagerError, NotStartedError, UnitExistsError, run_of
 
 #: Clerks of one user at the same time: he may stop them, and so keep them from going.
 MOST_CLERKS = 8
 _CREDENTIALS = struct.Struct("3i")
 _STDIO = 3
+#: While a unit is being started, somebody looks at least this often whether that takes too long.
+_LOOK = 1.0
+#: After something that would only go wrong again.
+_PAUSE = 0.1
 
 
 class Desk:
     """Answers whoever is at the socket, if he is one of ours."""
 
-    def __init__(self, door: socket.socket, spools: Spools, units: Units, uid: int, log: Log) -> None:
+    def __init__(self, door: socket.socket, spools: Spools, units: TransientUnits, uid: int, log: Log) -> None:
         self.door = door
         self.spools = spools
         self.units = units
@@ -36,11 +42,12 @@ class Desk:
         #: The clerks that are out, and whose they are.
         self.clerks: dict[int, str] = {}
         self._lines: dict[int, frames.Frames] = {}
+        #: Units that were begun, and who waits for them.
+        self._starting: list[tuple[frames.Frames, Starting]] = []
         self._poll = select.poll()
         self._poll.register(door, select.POLLIN)
         self._requests: dict[type, Callable[[Any, list[int]], errands.Answer]] = {
             errands.Hire: self._hire,
-            errands.StartUnit: self._start,
             errands.AskState: lambda one, _: self.units.state(_checked(one.name)),
             errands.SignalUnit: self._signal,
             errands.ForgetUnit: self._forget,
@@ -55,12 +62,24 @@ class Desk:
 
     def serve(self, seconds: float) -> None:
         """Wait so long at most for requests, and answer those that have come."""
-        ready = {fd for fd, _ in self._poll.poll(seconds * 1000)}
+        ready = self._wait(seconds)
         self.reap()
         if self.door.fileno() in ready:
             self._let_in()
         for fd in ready & self._lines.keys():
             self._hear(self._lines[fd])
+        while self._tell_of_starts():
+            continue  # whoever asked systemd about one may have heard of another
+
+    def _wait(self, seconds: float) -> set[int]:
+        bus = self.units.fileno() if self._starting else None
+        if bus is None:
+            return {fd for fd, _ in self._poll.poll(seconds * 1000)}
+        self._poll.register(bus, select.POLLIN)
+        try:
+            return {fd for fd, _ in self._poll.poll(min(seconds, _LOOK) * 1000)}
+        finally:
+            self._poll.unregister(bus)
 
     def reap(self) -> None:
         """Clerks that have gone."""
@@ -70,7 +89,12 @@ class Desk:
 
     def _let_in(self) -> None:
         """The kernel says who has come; strangers are shown out."""
-        line, _ = self.door.accept()
+        try:
+            line, _ = self.door.accept()
+        except OSError as error:  # no descriptor is left: he waits at the door
+            self.log.error("cannot_let_in", error=str(error))
+            time.sleep(_PAUSE)
+            return
         _, uid, _ = _CREDENTIALS.unpack(line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
         if uid not in (self.uid, 0):
             self.log.warning("refused", what="porter", uid=uid)
@@ -85,10 +109,9 @@ class Desk:
             for data in line.take():
                 fds = line.take_fds()
                 try:
-                    self._answer(line.sock, data, fds)
+                    self._take_up(line, data, fds)
                 finally:
-                    for fd in fds:
-                        os.close(fd)
+                    frames.close_all(fds)
         except BlockingIOError:
             return
         except (OSError, frames.BadFrameError):
@@ -99,8 +122,13 @@ class Desk:
         del self._lines[line.sock.fileno()]
         line.close()
 
-    def _answer(self, sock: socket.socket, data: bytes, fds: list[int]) -> None:
-        answer = self._do(data, fds)
+    def _take_up(self, line: frames.Frames, data: bytes, fds: list[int]) -> None:
+        """Answer a request; a start takes its time, and is answered when it is done."""
+        answer = self._guarded(lambda: self._do(line, errands.decode_request(data), fds))
+        if answer is not None:
+            self._answer(line.sock, answer)
+
+    def _answer(self, sock: socket.socket, answer: errands.Answer) -> None:
         sock.setblocking(True)
         sock.settimeout(1.0)  # ours listen; one that was stopped must not keep the others waiting
         try:
@@ -108,34 +136,57 @@ class Desk:
         finally:
             sock.setblocking(False)
 
-    def _do(self, data: bytes, fds: list[int]) -> errands.Answer:
-        try:
-            request = errands.decode_request(data)
+    def _do(self, line: frames.Frames, request: errands.Request, fds: list[int]) -> errands.Answer | None:
+        if not isinstance(request, errands.StartUnit):
             return self._requests[type(request)](request, fds)
+        self._starting.append((line, self._start(request, fds)))
+        return None
+
+    def _guarded(self, do: Callable[[], errands.Answer | None]) -> errands.Answer | None:
+        """Whatever goes wrong with one request is told to who made it, and to nobody else."""
+        try:
+            return do()
         except UnitExistsError as error:
             return errands.Failed("exists", str(error))
         except NotStartedError as error:
             return errands.Failed("not_started", str(error), error.status)
         except NoManagerError as error:
             return errands.Failed("no_manager", str(error))
-        except (FairleadError, OSError, ValueError, KeyError) as error:
-            self.log.warning("refused", what="porter", error=str(error))
+        except Exception as error:  # noqa: BLE001 - the others' requests are not to suffer for it
+            self.log.warning("refused", what="porter", error=str(error) or type(error).__name__)
             return errands.Failed("refused", str(error))
 
     # ------------------------------------------------------------------ units
 
-    def _start(self, request: errands.StartUnit, fds: list[int]) -> errands.Answer:
+    def _start(self, request: errands.StartUnit, fds: list[int]) -> Starting:
         """A unit of a user who may use the queue, with pipes that are his, so that he may open them anew."""
         order = request.order
         _checked(order.name)
         if order.user is None or len(fds) != _STDIO:
             raise RefusedError("a unit needs a user, and its standard input, output and error.")
         who = self.spools.who(order.user)
-        for fd in fds:
+        stdin, stdout, stderr = fds
+        for fd in (stdout, stderr):  # the first comes from a clerk: it is his user's, or not to become it
             if _is_pipe(fd):
                 os.fchown(fd, who.uid, who.gid)
-        stdin, stdout, stderr = fds
-        return self.units.start(order, (stdin, stdout, stderr))
+        return self.units.begin(order, (stdin, stdout, stderr))
+
+    def _tell_of_starts(self) -> bool:
+        """Answer those whose units run by now, or never will; True if there were any."""
+        before = self._starting
+        self._starting = [(line, starting) for line, starting in before if not self._has_told(line, starting)]
+        return len(self._starting) < len(before)
+
+    def _has_told(self, line: frames.Frames, starting: Starting) -> bool:
+        answer = self._guarded(lambda: self.units.started(starting))
+        if answer is None:
+            return False
+        if line in self._lines.values():  # else he has hung up: it is found by its name
+            try:
+                self._answer(line.sock, answer)
+            except OSError:
+                self._hang_up(line)
+        return True
 
     def _signal(self, request: errands.SignalUnit, _: list[int]) -> errands.Answer:
         self.units.signal(_checked(request.name), request.number)

@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import resource
 import signal
 import socket
 from collections.abc import Callable, MutableMapping
@@ -38,6 +39,7 @@ class PorterProcess:
         self.log = log
         self.clock = SystemClock()
         self.notifier = Notifier(environ)
+        _allow_many_descriptors()
         account = pwd.getpwnam(SERVICE_USER)
         self.spools = Spools(paths.spool, load(paths, environ).config, account.pw_gid, log)
         make_directory(FOLDER)
@@ -113,6 +115,12 @@ class PorterProcess:
         """Close the desk."""
         self.desk.close()
         self.notifier.close()
+
+
+def _allow_many_descriptors() -> None:
+    """Every supervisor has a line to us."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _door(path: str, uid: int, environ: MutableMapping[str, str]) -> socket.socket:

@@ -2,16 +2,18 @@
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
-from msgspec import structs
+from msgspec import Struct, structs
 
-from fairlead.base.files import remove, write_all
-from fairlead.systemd.bus import Manager, ManagerError
+from fairlead.base.files import opened, remove, write_all
+from fairlead.systemd.bus import Job, Manager, ManagerError, TooSlowError
 from fairlead.systemd.memory import Watches
 from fairlead.systemd.unit import (
     EXITED,
+    FENCE,
     OUT_OF_MEMORY,
     PREFIX,
     SLICE,
@@ -27,7 +29,7 @@ _MICROSECONDS = 1_000_000
 #: What a stop of the whole unit leaves between asking and killing; its supervisor has asked long before.
 _STOP_WITHIN = 2.0
 #: A fence is a unit that does nothing, and is still there.
-_FENCE = ("/bin/true",)
+_NOTHING = ("/bin/true",)
 #: systemd's own exit statuses of a process that did not come as far as its program.
 _BEFORE_THE_PROGRAM = range(200, 245)
 _NOT_LOADED = ("NoSuchUnit", "NoSuchProcess")
@@ -46,6 +48,14 @@ Property = tuple[str, tuple[str, Any]]
 T = TypeVar("T")
 
 
+class Starting(Struct, frozen=True):
+    """A unit that systemd was asked to start."""
+
+    order: Order
+    manager: Manager
+    job: Job
+
+
 class TransientUnits:
     """Units of the system's manager or of the user's; a lost connection is made anew with the next request."""
 
@@ -60,41 +70,66 @@ class TransientUnits:
 
     def start(self, order: Order, stdio: tuple[int, int, int]) -> Started:
         """Start a unit with these as standard input, output and error; returns once its program runs."""
-        environment = self._put_environment(order)
-        try:
-            self._start(order, [*_properties(order), *_streams(stdio), *self._variables(order, environment)])
-        finally:
-            remove(environment)
+        starting = self.begin(order, stdio)
+        while not (started := self.started(starting, wait=True)):
+            continue
+        return started
+
+    def begin(self, order: Order, stdio: tuple[int, int, int]) -> Starting:
+        """The same without waiting: its user's own files may keep a program from starting for as long as he likes."""
+        self._put_environment(order)
+        with self._tidied(order.name):
+            properties = [*_properties(order), *_streams(stdio), *self._variables(order)]
+            return Starting(order, *self._begin_job(*_new_unit(order.name, properties)))
+
+    def started(self, starting: Starting, *, wait: bool = False) -> Started | None:
+        """The unit that was begun, once its program runs; none as long as it does not. Raises what `start` raises."""
+        order = starting.order
+        with self._tidied(order.name):
+            result = self._end_of(starting.manager, starting.job, wait=wait)
+        if not result:
+            return None
+        _tidy(self._environment(order.name))
         state = self.state(order.name)
+        self._see_that_it_runs(order.name, result, state)
         if "memory_max" in order.sandbox:
             self._memory.begin(order.name, state.cgroup)
         return Started(pid=state.pid, cgroup=state.cgroup)
 
-    def _start(self, order: Order, properties: list[Property]) -> None:
-        result = self._run_job("StartTransientUnit", "ssa(sv)a(sa(sv))", (order.name, "fail", properties, []))
-        if result == "done":
-            return
-        state = self.state(order.name)
+    def _see_that_it_runs(self, name: str, result: str, state: State) -> None:
         # One that a signal ended at once is told as a failure, too: but it had started.
-        if not state.has_ended or (state.code == EXITED and state.status in _BEFORE_THE_PROGRAM):
-            self.forget(order.name)
+        if result != "done" and (not state.has_ended or (state.code == EXITED and state.status in _BEFORE_THE_PROGRAM)):
+            self.forget(name)
             raise NotStartedError(state.status)
 
-    def _put_environment(self, order: Order) -> str:
-        """The environment as a file: properties of units can be read by everybody on the host."""
-        path = os.path.join(self._folder, f"{order.name}.env")
-        fd = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            write_all(fd, "".join(f"{name}={_quoted(value)}\n" for name, value in order.env.items()).encode())
-        finally:
-            os.close(fd)
-        return path
+    def fileno(self) -> int | None:
+        """Becomes readable when a start may have come to its end; none without a connection."""
+        return self._manager.fileno() if self._manager else None
 
-    def _variables(self, order: Order, path: str) -> list[Property]:
+    def _put_environment(self, order: Order) -> None:
+        """The environment as a file: properties of units can be read by everybody on the host."""
+        with opened(self._environment(order.name), os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_NOFOLLOW) as fd:
+            write_all(fd, "".join(f"{name}={_quoted(value)}\n" for name, value in order.env.items()).encode())
+
+    def _environment(self, name: str) -> str:
+        return os.path.join(self._folder, f"{name}.env")
+
+    @contextmanager
+    def _tidied(self, name: str) -> Iterator[None]:
+        """Remove the environment of a start that has failed; not where that is unknown, since it may be read yet."""
+        try:
+            yield
+        except NoManagerError:
+            raise
+        except BaseException:
+            _tidy(self._environment(name))
+            raise
+
+    def _variables(self, order: Order) -> list[Property]:
         """The order's own variables, and none of those that the manager would add."""
         inherited = self._retry(lambda manager: manager.environment())
         return [
-            ("EnvironmentFiles", ("a(sb)", [(path, False)])),
+            ("EnvironmentFiles", ("a(sb)", [(self._environment(order.name), False)])),
             ("UnsetEnvironment", ("as", sorted({*inherited, *_ADDED} - set(order.env)))),
         ]
 
@@ -115,6 +150,7 @@ class TransientUnits:
     def forget(self, name: str) -> None:
         """End what is left of a unit, and let systemd forget it."""
         self._memory.end(name)
+        _tidy(self._environment(name))
         self.signal(name, signal.SIGKILL)
         try:
             self._run_job("StopUnit", "ss", (name, "replace"))
@@ -125,10 +161,10 @@ class TransientUnits:
 
     def fence(self, name: str) -> bool:
         """See to it that no unit of that name is started from now on; False if there is one."""
-        properties = _described(f"{name} is not to be started") + _program(_FENCE)
-        properties += [("Type", ("s", "oneshot")), ("RemainAfterExit", ("b", True))]
+        properties = _described(f"{name} is not to be started") + _program(_NOTHING)
+        properties += [("Type", ("s", FENCE)), ("RemainAfterExit", ("b", True))]
         try:
-            self._run_job("StartTransientUnit", "ssa(sv)a(sa(sv))", (name, "fail", properties, []))
+            self._run_job(*_new_unit(name, properties))
         except UnitExistsError:
             return False
         return True
@@ -158,16 +194,34 @@ class TransientUnits:
             if error.name not in _NOT_LOADED:
                 raise
 
-    def _run_job(self, member: str, signature: str, body: tuple[Any, ...]) -> str:
-        """Have a job done. It is not asked for twice: the first request may have been heard."""
+    def _run_job(self, member: str, signature: str, body: tuple[Any, ...]) -> None:
+        """Have a job done."""
+        manager, job = self._begin_job(member, signature, body)
+        while not self._end_of(manager, job, wait=True):
+            continue
+
+    def _begin_job(self, member: str, signature: str, body: tuple[Any, ...]) -> tuple[Manager, Job]:
+        """Have a job begun. It is not asked for twice: the first request may have been heard."""
         try:
-            return self._connected().run_job(member, signature, body)
+            manager = self._connected()
+            return manager, manager.begin_job(member, signature, body)
         except NoManagerError:
             self._hang_up()
             raise
         except ManagerError as error:
             if error.name == "UnitExists":
                 raise UnitExistsError(str(error)) from error
+            raise
+
+    def _end_of(self, manager: Manager, job: Job, *, wait: bool) -> str:
+        if manager is not self._manager:
+            raise NoManagerError("the connection to systemd was lost")
+        try:
+            return manager.end_of(job, wait=wait)
+        except TooSlowError:
+            raise  # the others' jobs go on
+        except NoManagerError:
+            self._hang_up()
             raise
 
     def _retry(self, ask: Callable[[Manager], T]) -> T:
@@ -187,17 +241,25 @@ def _state(manager: Manager, name: str) -> State:
     try:
         (path,) = manager.call("GetUnit", "s", (name,))
         active, sub = manager.properties(path, "Unit", "ActiveState", "SubState")
-        result, code, status, pid, cgroup = manager.properties(
-            path, "Service", "Result", "ExecMainCode", "ExecMainStatus", "ExecMainPID", "ControlGroup"
+        kind, result, code, status, pid, cgroup = manager.properties(
+            path, "Service", "Type", "Result", "ExecMainCode", "ExecMainStatus", "ExecMainPID", "ControlGroup"
         )
     except ManagerError as error:
         if error.name in (*_NOT_LOADED, "UnknownObject"):
             return State()
         raise
-    return State(active=active, sub=sub, result=result, code=code, status=status, pid=pid, cgroup=cgroup)
+    is_fence = kind == FENCE
+    return State(
+        active=active, sub=sub, result=result, code=code, status=status, pid=pid, cgroup=cgroup, is_fence=is_fence
+    )
 
 
 # ---------------------------------------------------------------------- what a unit is made of
+
+
+def _new_unit(name: str, properties: list[Property]) -> tuple[str, str, tuple[Any, ...]]:
+    """How a unit is asked for of which there must be none."""
+    return "StartTransientUnit", "ssa(sv)a(sa(sv))", (name, "fail", properties, [])
 
 
 def _properties(order: Order) -> list[Property]:
@@ -217,6 +279,12 @@ def _properties(order: Order) -> list[Property]:
     if order.most:
         properties.append(("RuntimeMaxUSec", ("t", int(order.most * _MICROSECONDS))))
     return properties + [_SANDBOX[key](value) for key, value in order.sandbox.items()]
+
+
+def _tidy(environment: str) -> None:
+    """What was begun goes on, whether or not the file can be removed: nobody else may enter its folder."""
+    with suppress(OSError):
+        remove(environment)
 
 
 def _described(text: str) -> list[Property]:

@@ -3,6 +3,7 @@
 Light, because every supervisor loads it; `transient` speaks to systemd itself.
 """
 
+import errno
 import os
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -11,7 +12,6 @@ from msgspec import Struct, field
 
 from fairlead.base.errors import FairleadError, RefusedError
 from fairlead.base.files import opened
-from fairlead.base.identity import ProcessId
 from fairlead.base.ids import is_id
 
 PREFIX = "fairlead-run-"
@@ -24,6 +24,8 @@ _CHDIR, _EXEC = 200, 203
 
 #: A first process that ended by itself, as siginfo has it.
 EXITED = 1
+#: Agents are of another type than fences.
+FENCE = "oneshot"
 #: The result of a unit that the kernel ended for want of memory, as systemd calls it.
 OUT_OF_MEMORY = "oom-kill"
 
@@ -93,16 +95,13 @@ class State(Struct, frozen=True, kw_only=True, tag=True):
     status: int = 0
     pid: int = 0
     cgroup: str = ""
+    #: It was never to run: it keeps a unit of its name from being started.
+    is_fence: bool = False
 
     @property
     def has_ended(self) -> bool:
         """Whether its first process has ended."""
         return self.code != 0
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing of it is alive: systemd has seen its control group empty."""
-        return self.active in ("inactive", "failed")
 
     @property
     def is_out_of_memory(self) -> bool:
@@ -163,20 +162,24 @@ def folder_of(cgroup: str) -> str:
 
 
 def processes_in(cgroup: str) -> list[int]:
-    """Every process of a control group and of those below it; none if it is gone."""
+    """Every process of a control group and of those below it; none if it is gone.
+
+    Raises OSError where nobody can look: that must not be taken for an empty group.
+    """
     found: list[int] = []
-    for place, _, _ in os.walk(folder_of(cgroup)) if cgroup.strip("/") else ():
+    for place, _, _ in os.walk(folder_of(cgroup), onerror=_unless_gone) if cgroup.strip("/") else ():
         try:
             with opened(os.path.join(place, "cgroup.procs"), os.O_RDONLY) as fd, open(fd, "rb", closefd=False) as file:
                 found += map(int, file.read().split())
-        except OSError:
-            continue  # removed a moment ago
+        except OSError as error:
+            _unless_gone(error)
     return found
 
 
-def is_in(process: ProcessId, cgroup: str) -> bool:
-    """Whether a process is of a control group."""
-    return process.pid in processes_in(cgroup)
+def _unless_gone(error: OSError) -> None:
+    """Removed a moment ago; or a group of threads, whose processes are listed above it."""
+    if error.errno not in (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP):
+        raise error
 
 
 def manager_for(environ: Mapping[str, str]) -> str | None:

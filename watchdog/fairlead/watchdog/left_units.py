@@ -1,12 +1,13 @@
 """Units of runs that are over: their supervisors let systemd forget them, and where one died first it is done here."""
 
 from fairlead.base.clock import Clock
+from fairlead.base.errors import FairleadError
 from fairlead.conductor.in_unit import units_by
 from fairlead.conductor.starter import starter_of
 from fairlead.queue.errors import NoSuchTaskError
 from fairlead.queue.instance import Instance
 from fairlead.queue.states import ACTIVE
-from fairlead.systemd.unit import run_of
+from fairlead.systemd.unit import NoManagerError, Units, run_of
 
 #: A unit is left alone for so long after it was first seen to be of no use: a request to start it may be on its way,
 #: and its supervisor may be about to do the same.
@@ -33,11 +34,21 @@ class LeftUnits:
             now = self.clock.boot()
             self._first_seen = {name: self._first_seen.get(name, now) for name in useless}
             for name in [name for name, seen in self._first_seen.items() if now - seen >= PATIENCE]:
-                units.forget(name)
-                del self._first_seen[name]
-                instance.log.info("unit_forgotten", unit=name)
+                self._forget(units, name)
         finally:
             units.close()
+
+    def _forget(self, units: Units, name: str) -> None:
+        """One that cannot be forgotten now must not keep the others from it."""
+        try:
+            units.forget(name)
+        except NoManagerError:
+            raise  # that is all the others' trouble too
+        except FairleadError as error:
+            self.instance.log.error("cannot_forget_unit", unit=name, error=str(error))
+            return
+        del self._first_seen[name]
+        self.instance.log.info("unit_forgotten", unit=name)
 
     def _is_useless(self, name: str) -> bool:
         """Whether its attempt is over. What this instance does not know may be another's: that is left alone."""
