@@ -7,7 +7,10 @@ import stat
 import struct
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from fairlead.base import frames
 from fairlead.base.errors import FairleadError, RefusedError
@@ -16,18 +19,28 @@ from fairlead.conductor import errands
 from fairlead.porter.becoming import become, settle_in
 from fairlead.porter.clerk import Clerk
 from fairlead.porter.spools import Spools
-from fairlead.systemd.unit import NoManagerError, NotStartedError, UnitExistsError, Units, run_of
+from fairlead.systemd.transient import TransientUnits
+from fairlead.systemd.unit import NoManagerError, NotStartedError, UnitExistsError, run_of
 
 #: Clerks of one user at the same time: he may stop them, and so keep them from going.
 MOST_CLERKS = 8
 _CREDENTIALS = struct.Struct("3i")
 _STDIO = 3
 
+T = TypeVar("T")
+
+
+class Later(Struct, frozen=True):
+    """An answer that has to wait for systemd: how long that takes is in the hands of the unit's user."""
+
+    job: str
+    answer: Callable[[str], errands.Answer]
+
 
 class Desk:
     """Answers whoever is at the socket, if he is one of ours."""
 
-    def __init__(self, door: socket.socket, spools: Spools, units: Units, uid: int, log: Log) -> None:
+    def __init__(self, door: socket.socket, spools: Spools, units: TransientUnits, uid: int, log: Log) -> None:
         self.door = door
         self.spools = spools
         self.units = units
@@ -36,9 +49,11 @@ class Desk:
         #: The clerks that are out, and whose they are.
         self.clerks: dict[int, str] = {}
         self._lines: dict[int, frames.Frames] = {}
+        #: Whoever waits for systemd, and for what.
+        self._later: list[tuple[frames.Frames, Later]] = []
         self._poll = select.poll()
         self._poll.register(door, select.POLLIN)
-        self._requests: dict[type, Callable[[Any, list[int]], errands.Answer]] = {
+        self._requests: dict[type, Callable[[Any, list[int]], errands.Answer | Later]] = {
             errands.Hire: self._hire,
             errands.StartUnit: self._start,
             errands.AskState: lambda one, _: self.units.state(_checked(one.name)),
@@ -55,12 +70,33 @@ class Desk:
 
     def serve(self, seconds: float) -> None:
         """Wait so long at most for requests, and answer those that have come."""
-        ready = {fd for fd, _ in self._poll.poll(seconds * 1000)}
+        ready = self._wait(seconds)
         self.reap()
         if self.door.fileno() in ready:
             self._let_in()
         for fd in ready & self._lines.keys():
             self._hear(self._lines[fd])
+        self._answer_late()
+
+    def _wait(self, seconds: float) -> set[int]:
+        """Which descriptors have something to read. The one to systemd may be another one each time."""
+        bus = self.units.fileno()
+        if bus >= 0:
+            self._poll.register(bus, select.POLLIN)
+        try:
+            return {fd for fd, _ in self._poll.poll(seconds * 1000)}
+        finally:
+            if bus >= 0:
+                self._poll.unregister(bus)
+
+    def _answer_late(self) -> None:
+        """Answer whoever waited for what systemd has done by now; while that is looked up, more may be done."""
+        self.units.hear()
+        while done := [(one, result) for one in self._later if (result := self.units.result_of(one[1].job))]:
+            for one, _ in done:
+                self._later.remove(one)
+            for (line, later), result in done:
+                self._send_if_there(line, self._guarded(partial(later.answer, result)))
 
     def reap(self) -> None:
         """Clerks that have gone."""
@@ -85,7 +121,7 @@ class Desk:
             for data in line.take():
                 fds = line.take_fds()
                 try:
-                    self._answer(line.sock, data, fds)
+                    self._answer(line, data, fds)
                 finally:
                     for fd in fds:
                         os.close(fd)
@@ -99,8 +135,18 @@ class Desk:
         del self._lines[line.sock.fileno()]
         line.close()
 
-    def _answer(self, sock: socket.socket, data: bytes, fds: list[int]) -> None:
-        answer = self._do(data, fds)
+    def _answer(self, line: frames.Frames, data: bytes, fds: list[int]) -> None:
+        answer = self._guarded(partial(self._do, data, fds))
+        if isinstance(answer, Later):
+            self._later.append((line, answer))
+        else:
+            self._send(line.sock, answer)
+
+    def _do(self, data: bytes, fds: list[int]) -> errands.Answer | Later:
+        request = errands.decode_request(data)
+        return self._requests[type(request)](request, fds)
+
+    def _send(self, sock: socket.socket, answer: errands.Answer) -> None:
         sock.setblocking(True)
         sock.settimeout(1.0)  # ours listen; one that was stopped must not keep the others waiting
         try:
@@ -108,10 +154,19 @@ class Desk:
         finally:
             sock.setblocking(False)
 
-    def _do(self, data: bytes, fds: list[int]) -> errands.Answer:
+    def _send_if_there(self, line: frames.Frames, answer: errands.Answer) -> None:
+        """Whoever waited may have hung up."""
+        if line not in self._lines.values():
+            return
         try:
-            request = errands.decode_request(data)
-            return self._requests[type(request)](request, fds)
+            self._send(line.sock, answer)
+        except OSError:
+            self._hang_up(line)
+
+    def _guarded(self, ask: Callable[[], T]) -> T | errands.Failed:
+        """The answer, or why there is none."""
+        try:
+            return ask()
         except UnitExistsError as error:
             return errands.Failed("exists", str(error))
         except NotStartedError as error:
@@ -124,7 +179,7 @@ class Desk:
 
     # ------------------------------------------------------------------ units
 
-    def _start(self, request: errands.StartUnit, fds: list[int]) -> errands.Answer:
+    def _start(self, request: errands.StartUnit, fds: list[int]) -> Later:
         """A unit of a user who may use the queue, with pipes that are his, so that he may open them anew."""
         order = request.order
         _checked(order.name)
@@ -135,14 +190,20 @@ class Desk:
             if _is_pipe(fd):
                 os.fchown(fd, who.uid, who.gid)
         stdin, stdout, stderr = fds
-        return self.units.start(order, (stdin, stdout, stderr))
+        job = self.units.begin_start(order, (stdin, stdout, stderr))
+        return Later(job, lambda result: self.units.finish_start(order, result))
 
     def _signal(self, request: errands.SignalUnit, _: list[int]) -> errands.Answer:
         self.units.signal(_checked(request.name), request.number)
         return errands.Done()
 
-    def _forget(self, request: errands.ForgetUnit, _: list[int]) -> errands.Answer:
-        self.units.forget(_checked(request.name))
+    def _forget(self, request: errands.ForgetUnit, _: list[int]) -> errands.Answer | Later:
+        name = _checked(request.name)
+        job = self.units.begin_forget(name)
+        return Later(job, lambda _: self._forgotten(name)) if job else self._forgotten(name)
+
+    def _forgotten(self, name: str) -> errands.Answer:
+        self.units.finish_forget(name)
         return errands.Done()
 
     # ------------------------------------------------------------------ clerks

@@ -19,6 +19,8 @@ _MANAGER = f"{_NAME}.Manager"
 _PROPERTIES = "org.freedesktop.DBus.Properties"
 #: More jobs than this do not end between two looks.
 _JOBS = 4096
+#: The result of a job that this connection knows nothing of.
+LOST = "lost"
 
 
 class ManagerError(FairleadError):
@@ -40,6 +42,8 @@ class Manager:
         except (OSError, KeyError, RuntimeError) as error:
             raise NoManagerError(f"the {which}'s systemd cannot be reached: {error}") from error
         self._jobs: deque[Message] = deque(maxlen=_JOBS)
+        #: Jobs whose end somebody waits for, and how they have ended.
+        self._results: dict[str, str] = {}
         rule = MatchRule(type="signal", interface=_MANAGER, member="JobRemoved", path=_PATH)
         self._bus.filter(rule, queue=self._jobs)
         self._ask(message_bus.AddMatch(rule))
@@ -50,18 +54,51 @@ class Manager:
         address = DBusAddress(_PATH, bus_name=_NAME, interface=_MANAGER)
         return self._ask(new_method_call(address, member, signature, body))
 
-    def run_job(self, member: str, signature: str, body: tuple[Any, ...]) -> str:
-        """Call a method that makes a job, and wait for its end; returns how it ended."""
-        self._jobs.clear()
+    # ------------------------------------------------------------------ jobs
+
+    def begin_job(self, member: str, signature: str, body: tuple[Any, ...]) -> str:
+        """Call a method that makes a job; returns the job."""
         (job,) = self.call(member, signature, body)
-        while True:
-            try:
-                removed = self._bus.recv_until_filtered(self._jobs, timeout=PATIENCE)
-            except (OSError, TimeoutError) as error:
-                raise NoManagerError(f"the {self._which}'s systemd does not answer: {error}") from error
-            _, path, _, result = removed.body
-            if path == job:
-                return str(result)
+        self._results[job] = ""
+        return str(job)
+
+    def wait(self, job: str) -> str:
+        """Wait for the end of a job; returns how it ended."""
+        while not (result := self.result_of(job)):
+            if not self._hear_one(PATIENCE):
+                raise NoManagerError(f"the {self._which}'s systemd does not get on with a job")
+        return result
+
+    def result_of(self, job: str) -> str:
+        """How a job has ended, which is told once; nothing while it has not."""
+        while self._jobs:
+            _, path, _, result = self._jobs.popleft().body
+            if path in self._results:
+                self._results[path] = str(result)
+        result = self._results.get(job, LOST)
+        if result:
+            self._results.pop(job, None)
+        return result
+
+    def hear(self) -> None:
+        """Take what has come without waiting for more: ends of jobs are among it."""
+        while self._hear_one(0):
+            pass
+
+    def fileno(self) -> int:
+        """Becomes readable when there is something to hear."""
+        return int(self._bus.sock.fileno())
+
+    def _hear_one(self, seconds: float) -> bool:
+        try:
+            self._bus.recv_messages(timeout=seconds)
+        except TimeoutError:
+            return False
+        except OSError as error:
+            raise NoManagerError(f"the {self._which}'s systemd does not answer: {error}") from error
+        return True
+
+    # ------------------------------------------------------------------ properties
 
     def properties(self, path: str, kind: str, *names: str) -> list[Any]:
         """Properties of a unit, as one of its kinds has them."""

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from msgspec import structs
 
 from fairlead.base.files import remove, write_all
-from fairlead.systemd.bus import Manager, ManagerError
+from fairlead.systemd.bus import LOST, Manager, ManagerError
 from fairlead.systemd.memory import Watches
 from fairlead.systemd.unit import (
     EXITED,
@@ -60,35 +60,46 @@ class TransientUnits:
 
     def start(self, order: Order, stdio: tuple[int, int, int]) -> Started:
         """Start a unit with these as standard input, output and error; returns once its program runs."""
+        return self.finish_start(order, self._wait(self.begin_start(order, stdio)))
+
+    def begin_start(self, order: Order, stdio: tuple[int, int, int]) -> str:
+        """The same without waiting for its program, which its user can delay: the job that starts it."""
         environment = self._put_environment(order)
         try:
-            self._start(order, [*_properties(order), *_streams(stdio), *self._variables(order, environment)])
-        finally:
+            properties = [*_properties(order), *_streams(stdio), *self._variables(order, environment)]
+            return self._begin_job("StartTransientUnit", "ssa(sv)a(sa(sv))", (order.name, "fail", properties, []))
+        except BaseException:
             remove(environment)
+            raise
+
+    def finish_start(self, order: Order, result: str) -> Started:
+        """The job that starts it has ended in that way."""
+        remove(self._environment_of(order.name))
+        if result == LOST:
+            raise NoManagerError("systemd was started anew meanwhile")
         state = self.state(order.name)
+        # One that a signal ended at once is told as a failure, too: but it had started.
+        if result != "done" and (
+            not state.has_ended or (state.code == EXITED and state.status in _BEFORE_THE_PROGRAM)
+        ):
+            self.forget(order.name)
+            raise NotStartedError(state.status)
         if "memory_max" in order.sandbox:
             self._memory.begin(order.name, state.cgroup)
         return Started(pid=state.pid, cgroup=state.cgroup)
 
-    def _start(self, order: Order, properties: list[Property]) -> None:
-        result = self._run_job("StartTransientUnit", "ssa(sv)a(sa(sv))", (order.name, "fail", properties, []))
-        if result == "done":
-            return
-        state = self.state(order.name)
-        # One that a signal ended at once is told as a failure, too: but it had started.
-        if not state.has_ended or (state.code == EXITED and state.status in _BEFORE_THE_PROGRAM):
-            self.forget(order.name)
-            raise NotStartedError(state.status)
-
     def _put_environment(self, order: Order) -> str:
         """The environment as a file: properties of units can be read by everybody on the host."""
-        path = os.path.join(self._folder, f"{order.name}.env")
+        path = self._environment_of(order.name)
         fd = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             write_all(fd, "".join(f"{name}={_quoted(value)}\n" for name, value in order.env.items()).encode())
         finally:
             os.close(fd)
         return path
+
+    def _environment_of(self, name: str) -> str:
+        return os.path.join(self._folder, f"{name}.env")
 
     def _variables(self, order: Order, path: str) -> list[Property]:
         """The order's own variables, and none of those that the manager would add."""
@@ -114,13 +125,23 @@ class TransientUnits:
 
     def forget(self, name: str) -> None:
         """End what is left of a unit, and let systemd forget it."""
+        if job := self.begin_forget(name):
+            self._wait(job)
+        self.finish_forget(name)
+
+    def begin_forget(self, name: str) -> str:
+        """The same without waiting for its processes to be gone: the job that stops it; none if it is not there."""
         self._memory.end(name)
         self.signal(name, signal.SIGKILL)
         try:
-            self._run_job("StopUnit", "ss", (name, "replace"))
+            return self._begin_job("StopUnit", "ss", (name, "replace"))
         except ManagerError as error:
             if error.name not in _NOT_LOADED:
                 raise
+        return ""
+
+    def finish_forget(self, name: str) -> None:
+        """It is stopped."""
         self._unless_gone("ResetFailedUnit", "s", (name,))
 
     def fence(self, name: str) -> bool:
@@ -128,7 +149,7 @@ class TransientUnits:
         properties = _described(f"{name} is not to be started") + _program(_FENCE)
         properties += [("Type", ("s", "oneshot")), ("RemainAfterExit", ("b", True))]
         try:
-            self._run_job("StartTransientUnit", "ssa(sv)a(sa(sv))", (name, "fail", properties, []))
+            self._wait(self._begin_job("StartTransientUnit", "ssa(sv)a(sa(sv))", (name, "fail", properties, [])))
         except UnitExistsError:
             return False
         return True
@@ -138,6 +159,24 @@ class TransientUnits:
         asked: tuple[list[str], list[str]] = ([], [f"{PREFIX}*"])
         (rows,) = self._retry(lambda manager: manager.call("ListUnitsByPatterns", "asas", asked))
         return [row[0] for row in rows if row[2] != "not-found"]
+
+    # ------------------------------------------------------------------ jobs that nobody waits for
+
+    def result_of(self, job: str) -> str:
+        """How a job has ended; nothing while it has not."""
+        return LOST if self._manager is None else self._manager.result_of(job)
+
+    def hear(self) -> None:
+        """Take note of jobs that have ended."""
+        try:
+            if self._manager is not None:
+                self._manager.hear()
+        except NoManagerError:
+            self._hang_up()
+
+    def fileno(self) -> int:
+        """Becomes readable when a job may have ended; below zero while there is no connection."""
+        return -1 if self._manager is None else self._manager.fileno()
 
     def close(self) -> None:
         """Let go; units go on."""
@@ -158,16 +197,24 @@ class TransientUnits:
             if error.name not in _NOT_LOADED:
                 raise
 
-    def _run_job(self, member: str, signature: str, body: tuple[Any, ...]) -> str:
+    def _begin_job(self, member: str, signature: str, body: tuple[Any, ...]) -> str:
         """Have a job done. It is not asked for twice: the first request may have been heard."""
         try:
-            return self._connected().run_job(member, signature, body)
+            return self._connected().begin_job(member, signature, body)
         except NoManagerError:
             self._hang_up()
             raise
         except ManagerError as error:
             if error.name == "UnitExists":
                 raise UnitExistsError(str(error)) from error
+            raise
+
+    def _wait(self, job: str) -> str:
+        """Wait for the end of a job; returns how it ended."""
+        try:
+            return self._connected().wait(job)
+        except NoManagerError:
+            self._hang_up()
             raise
 
     def _retry(self, ask: Callable[[Manager], T]) -> T:
