@@ -79,9 +79,7 @@ class TransientUnits:
             raise NoManagerError("systemd was started anew meanwhile")
         state = self.state(order.name)
         # One that a signal ended at once is told as a failure, too: but it had started.
-        if result != "done" and (
-            not state.has_ended or (state.code == EXITED and state.status in _BEFORE_THE_PROGRAM)
-        ):
+        if result != "done" and (not state.has_ended or (state.code == EXITED and state.status in _BEFORE_THE_PROGRAM)):
             self.forget(order.name)
             raise NotStartedError(state.status)
         if "memory_max" in order.sandbox:
