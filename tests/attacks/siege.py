@@ -24,20 +24,28 @@ _UNREAD = 1_000_000_000
 
 
 class Siege:
-    """mallory attacks; alice only wants her tasks run; eve may not use the queue at all."""
+    """Users called mallory attack; alice only wants her tasks run; eve may not use the queue at all."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
         self._titles = itertools.count()
+        self._attackers = itertools.count()
         host.direct("groupadd", "--system", "fairlead")
-        for name, groups in (("alice", ("fairlead",)), ("mallory", ("fairlead",)), ("eve", ())):
-            host.useradd(name, *groups)
+        host.useradd("alice", "fairlead")
+        host.useradd("eve")
+        host.direct("chmod", "0711", "/home/alice")  # what she has is hers by its own rights
         self._lay_canaries()
         host.fairlead("install", "--system", "--enable")
-        for name in ("alice", "mallory"):
-            eventually(host.path(f"{SPOOLS}/{name}").is_dir, f"{name} gets no spool")
-        self.pids = self._pids()
         self.run_for_alice()
+        self.pids = self._pids()
+
+    def attacker(self) -> str:
+        """A new user with a spool: what another one has done to his own stays his."""
+        name = f"mallory{next(self._attackers)}"
+        self.host.useradd(name, "fairlead")
+        self.host.systemctl("reload", "fairlead-porter.service")
+        eventually(self.host.path(f"{SPOOLS}/{name}").is_dir, f"{name} gets no spool")
+        return name
 
     def _lay_canaries(self) -> None:
         for path, owner in CANARIES.items():
@@ -130,6 +138,10 @@ class Siege:
         """The command as root, for the system's instance."""
         return self.do("root", "env", "FAIRLEAD_INSTANCE=system", FAIRLEAD, *words, check=check)
 
+    def spool(self, user: str, name: str = "") -> Path:
+        """Something in a user's spool, as this process reaches it."""
+        return self.host.path(f"{SPOOLS}/{user}/{name}")
+
     def starting(self, user: str) -> str:
         """The unit of a user's run that is there, however far it has come."""
         return eventually(lambda: self._unit_of(user), f"no unit of {user} is there")
@@ -179,7 +191,7 @@ class Siege:
         return [
             line
             for line in lines
-            if line.split()[0] in ("alice", "mallory", "eve")
+            if line.split()[0].startswith(("alice", "mallory", "eve"))
             and "/fairlead-run-" not in line
             and "/fairlead-porter.service" not in line
         ]

@@ -1,5 +1,6 @@
 """The drop-off of a run whose agent is another user: in his spool, reached by clerks alone."""
 
+import errno
 import os
 import socket
 from collections.abc import Sequence
@@ -13,8 +14,9 @@ from fairlead.base.files import read_plain
 from fairlead.conductor import errands, orders
 from fairlead.conductor.dropoff import PROGRESS_BYTES, last_line
 from fairlead.conductor.orders import Launch
-from fairlead.conductor.porter import ClerkError, Porter, refusal, run_errand
+from fairlead.conductor.porter import ClerkError, Porter, PorterError, refusal, run_errand
 from fairlead.conductor.results import UnusableResultError, parse_result
+from fairlead.systemd.unit import NoManagerError
 
 
 class ClerkedDropOff:
@@ -38,7 +40,13 @@ class ClerkedDropOff:
         }
         stdin = os.path.basename(launch.stdin or "")
         path = launch.env.get("PATH", os.defpath)
-        reply, fds = self._send(errands.Prepare(self._run, files, launch.cwd, launch.argv[0], path, stdin))
+        wanted = errands.Prepare(self._run, files, launch.cwd, launch.argv[0], path, stdin)
+        try:
+            reply, fds = self._send(wanted)
+        except NoManagerError as error:
+            raise OSError(errno.EAGAIN, str(error), self._user) from error  # no fault of his: it is tried again
+        except ClerkError as error:
+            raise OSError(errno.ECHILD, str(error), self._user) from error
         if not isinstance(reply, errands.Ready):
             raise refusal(reply)
         found = structs.replace(launch, argv=(reply.program, *launch.argv[1:]))
@@ -98,5 +106,5 @@ class ClerkedDropOff:
     def _hired(self) -> socket.socket:
         try:
             return self._porter.hire(self._user)
-        except FairleadError as error:
+        except PorterError as error:
             raise ClerkError(str(error)) from error
