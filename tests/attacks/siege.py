@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ CANARIES = {"/root/canary": "root", "/etc/canary": "root", "/home/alice/canary":
 _LEAKS = ("/var/spool/fairlead", "/var/lib/fairlead", "/var/log/fairlead", "/run/fairlead", "/run/fairlead-porter")
 #: Older than its last change by more than a day: the next reading shows in the time of the last access.
 _UNREAD = 1_000_000_000
+#: Attackers that are made at once.
+_TROOP = 8
 
 
 class Siege:
@@ -41,11 +44,19 @@ class Siege:
 
     def attacker(self) -> str:
         """A new user with a spool: what another one has done to his own stays his."""
-        name = f"mallory{next(self._attackers)}"
-        self.host.useradd(name, "fairlead")
+        number = next(self._attackers)
+        if number % _TROOP == 0:
+            self._recruit(range(number, number + _TROOP))
+        return f"mallory{number}"
+
+    def _recruit(self, numbers: Iterable[int]) -> None:
+        script = (
+            "for number; do useradd --create-home --user-group --shell=/bin/sh --groups=fairlead mallory$number; done"
+        )
+        self.host.direct("/bin/sh", "-c", script, "sh", *numbers)
         self.host.systemctl("reload", "fairlead-porter.service")
-        eventually(self.host.path(f"{SPOOLS}/{name}").is_dir, f"{name} gets no spool")
-        return name
+        for number in numbers:
+            eventually(self.spool(f"mallory{number}").is_dir, f"mallory{number} gets no spool")
 
     def _lay_canaries(self) -> None:
         for path, owner in CANARIES.items():
@@ -76,6 +87,11 @@ class Siege:
             text=True,
             errors="backslashreplace",
         )
+
+    def end(self, started: subprocess.Popen[str], user: str) -> None:
+        """End what a user has started, with all else of his that runs; what started it for him ends with it."""
+        self.host.direct("pkill", "-KILL", "-u", user, check=False)
+        started.communicate()
 
     def sh(self, user: str, script: str, *, check: bool = True) -> str:
         """What a shell of this user prints."""
@@ -164,7 +180,7 @@ class Siege:
             assert self._pids() == self.pids, "a service is not the one that it was"
         assert self._seen_canaries() == self._canaries, "a canary was read or changed"
         assert self._leaks() == [], "what a canary holds went elsewhere"
-        assert self._strays() == [], "somebody left a process outside of his units"
+        eventually(lambda: not self._strays(), "somebody left a process outside of his units", seconds=5.0)
 
     def _pids(self) -> dict[str, int]:
         return {service: self.host.main_pid(service) for service in SERVICES}
