@@ -60,7 +60,17 @@ def test_status_for_programs(run: Run) -> None:
     run.home.submit(priority="critical")
     data = run.json("status")
     assert data["pending"] == {"critical": 1, "high": 0, "medium": 0, "low": 0, "total": 1, "not_due": 0}
-    assert set(data) == {"slots", "pending", "active", "user_locks", "paused", "finished", "no_room", "daemon", "watchdog"}
+    assert set(data) == {
+        "slots",
+        "pending",
+        "active",
+        "user_locks",
+        "paused",
+        "finished",
+        "no_room",
+        "daemon",
+        "watchdog",
+    }
     assert (data["daemon"], data["watchdog"]) == (False, False)
 
 

@@ -12,6 +12,7 @@ DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
 TAIL_LENGTH = 10
 
 _ID = re.compile(r"[a-z0-9-]{1,64}")
+_MADE = re.compile(rf"2[0-9]{{7}}-[0-9]{{9}}-[{DIGITS}]{{{TAIL_LENGTH}}}")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 
 
@@ -39,6 +40,11 @@ def created_at(task_id: str, otherwise: int) -> int:
 def is_id(text: str) -> bool:
     """Whether the text may be a task id, and so part of a path."""
     return _ID.fullmatch(text) is not None
+
+
+def is_made(text: str) -> bool:
+    """Whether a task id has the form of those that are made here."""
+    return _MADE.fullmatch(text) is not None
 
 
 def is_name(text: str) -> bool:

@@ -18,10 +18,22 @@ class _Visible(dict[int, str]):
         return shown
 
 
+class _Escaped(dict[int, str]):
+    """The same with JSON's escapes, which know nothing beyond 16 bits."""
+
+    def __missing__(self, code: int) -> str:
+        char = chr(code)
+        unsafe = char != "\n" and unicodedata.category(char) in _UNSAFE
+        units = char.encode("utf-16-be", "surrogatepass").hex() if unsafe else ""
+        self[code] = shown = "".join(f"\\u{units[i : i + 4]}" for i in range(0, len(units), 4)) or char
+        return shown
+
+
 #: libyaml compares every such line with all before it: a megabyte of them takes many seconds.
 _TAG_DIRECTIVE = re.compile("(?:^|[\r\n\x85\u2028\u2029])%TAG")
 _LINES = _Visible({ord("\t"): "\t", ord("\n"): "\n"})
 _ONE_LINE = _Visible()
+_JSON = _Escaped()
 
 
 def near_miss(word: str, known: Iterable[str]) -> str:
@@ -36,6 +48,11 @@ def near_miss(word: str, known: Iterable[str]) -> str:
 def visible(text: str) -> str:
     """The text with control characters spelled out; tabs and line ends stay."""
     return text.translate(_LINES)
+
+
+def escaped(document: str) -> str:
+    """A JSON document, with what is in its texts that a terminal would obey escaped: it says the same."""
+    return document.translate(_JSON)
 
 
 def one_line(text: str, limit: int = 200) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fairlead.base.clock import iso
-from fairlead.base.text import one_line, visible
+from fairlead.base.text import escaped, one_line, visible
 from fairlead.cli.arguments import is_terminal
 
 _COLOURS = {
@@ -40,12 +40,17 @@ def say(data: object, text: str, *, as_json: bool) -> None:
 
 def print_json(data: object) -> None:
     """One JSON document."""
-    print(json.dumps(data, indent=2, ensure_ascii=False, default=str))
+    print(_as_json(data, indent=2))
 
 
 def print_json_line(data: object) -> None:
     """One JSON line of a stream."""
-    print(json.dumps(data, ensure_ascii=False, default=str), flush=True)
+    print(_as_json(data), flush=True)
+
+
+def _as_json(data: object, indent: int | None = None) -> str:
+    """JSON for programs that a terminal can show, too: what it would obey is written as JSON's own escapes."""
+    return escaped(json.dumps(data, indent=indent, ensure_ascii=False, default=str))
 
 
 def note(text: str) -> None:

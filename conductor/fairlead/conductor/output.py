@@ -1,5 +1,6 @@
 """An agent's output: pipes into files of bounded size, of which the beginning and the end are kept."""
 
+import fcntl
 import os
 import select
 import stat
@@ -12,6 +13,8 @@ STDOUT = "stdout.log"
 STDERR = "stderr.log"
 #: How much of the end of an output is kept with the task.
 LAST_WORDS = 2000
+#: What is read of a pipe at once, if so much is in it.
+_CHUNK = 65536
 
 _APPEND = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
@@ -49,7 +52,7 @@ class Output:
     def collect(self, fd: int) -> bool:
         """Move what the agent wrote into its log; False if there is nothing now."""
         try:
-            data = os.read(fd, 65536)
+            data = os.read(fd, _CHUNK)
         except BlockingIOError:
             return False
         if not data:
@@ -61,10 +64,11 @@ class Output:
         return True
 
     def drain(self) -> None:
-        """Take what is left in the pipes. A stranger who was handed one of them may hold it open: it is not awaited."""
+        """Take what is left in the pipes. A stranger who was handed one may write on and on: he is not awaited."""
         for fd in list(self._logs):
-            while self.collect(fd):
-                pass
+            for _ in range(fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ) // _CHUNK + 1):
+                if not self.collect(fd):
+                    break
             if fd in self._logs:
                 self._close(fd)
 

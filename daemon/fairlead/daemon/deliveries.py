@@ -19,7 +19,7 @@ from fairlead.base import frames
 from fairlead.base.clock import Clock
 from fairlead.base.errors import FairleadError
 from fairlead.base.files import names_in
-from fairlead.base.ids import created_at, is_name
+from fairlead.base.ids import created_at, is_made, is_name
 from fairlead.base.logs import Log
 from fairlead.conductor import errands
 from fairlead.conductor.porter import Porter
@@ -270,7 +270,7 @@ class Deliveries:
     def _lay(self, user: str, file: errands.Dropped, admission: Admission, settled: errands.Settle) -> Claimed | None:
         """Lay a file where claimed ones wait, unless it is settled already what becomes of it."""
         owner = self._owner(file.id)
-        if error := file.error or self._forged(user, file.id, owner):
+        if error := file.error or self._forged(user, file.id, owner, admission):
             settled.refused[file.id] = f"{file.name}: {error}"
         elif owner:
             settled.accepted.append(file.id)  # it was entered before its clerk could be told
@@ -285,11 +285,12 @@ class Deliveries:
         except NoSuchTaskError:
             return ""
 
-    def _forged(self, user: str, task_id: str, owner: str) -> str:
+    def _forged(self, user: str, task_id: str, owner: str, admission: Admission) -> str:
         """Why an id cannot be right: the user can rename what waits in his spool."""
-        if created_at(task_id, otherwise=1 << 62) > self.clock.wall_ms() + _AHEAD_MS:
+        if not is_made(task_id) or created_at(task_id, otherwise=1 << 62) > self.clock.wall_ms() + _AHEAD_MS:
             return "its name was changed while it waited; drop it again"
-        is_others = bool(owner) and owner != user
+        # What the store has forgotten may still have its record and its logs.
+        is_others = owner != user if owner else admission.is_archived(task_id)
         return "its name was changed while it waited, to another task's; drop it again" if is_others else ""
 
     # ------------------------------------------------------------------ settling

@@ -80,14 +80,18 @@ class Clerk:
 
     def serve(self, line: socket.socket) -> None:
         """Do errand after errand, until whoever asked hangs up."""
+        asked = frames.Frames(line, errands.LONGEST)
         with suppress(ConnectionError, frames.BadFrameError):
             while True:
-                data, _ = frames.receive(line, errands.LONGEST)
-                reply = self.do(data)
-                lent, self._lent = self._lent, []
-                frames.send(line, errands.encode(reply), lent)
-                for fd in lent:
-                    os.close(fd)
+                for data in asked.take():  # several may have been sent before the first was answered
+                    self._answer(line, data)
+
+    def _answer(self, line: socket.socket, data: bytes) -> None:
+        reply = self.do(data)
+        lent, self._lent = self._lent, []
+        frames.send(line, errands.encode(reply), lent)
+        for fd in lent:
+            os.close(fd)
 
     def do(self, data: bytes) -> errands.Reply:
         """One errand; whatever goes wrong is told."""

@@ -37,6 +37,7 @@ from fairlead.base.text import one_line, visible
 from fairlead.config.paths import Paths
 from fairlead.config.schema import Config
 from fairlead.queue.accepted import SEPARATOR, Accepted
+from fairlead.queue.archive import Archive
 from fairlead.queue.errors import NoSuchTaskError, StoreBusyError, StoreUnavailableError
 from fairlead.queue.rights import check_member, check_submitter
 from fairlead.queue.store import Admitted, Store, Submission
@@ -142,6 +143,10 @@ class Admission:
         except NoSuchTaskError:
             return False
         return True
+
+    def is_archived(self, task_id: str) -> bool:
+        """Whether there is a record of this task, though the store may have forgotten it."""
+        return os.path.exists(Archive(self.paths.archive).path(task_id))
 
     def admit(self, files: Sequence[Claimed]) -> Result:
         """Parse, make durable, enter with one commit, move to accepted/; then refuse what is wrong, once.

@@ -134,10 +134,14 @@ class Host:
 
     def direct(self, *command: object, check: bool = True) -> str:
         """Run a command as root without a service around it, which is quicker; returns what it printed."""
-        done = subprocess.run([*self._enter, *map(str, command)], capture_output=True, text=True, check=False)
+        done = subprocess.run(self.direct_command(*command), capture_output=True, text=True, check=False)
         if check and done.returncode != 0:
             raise AssertionError(f"{shlex.join(map(str, command))}: {done.returncode}\n{done.stdout}{done.stderr}")
         return done.stdout
+
+    def direct_command(self, *command: object) -> list[str]:
+        """The command line that runs a command inside, as root and without a service around it."""
+        return [*self._enter, *map(str, command)]
 
     # ------------------------------------------------------------------ units and the journal
 
