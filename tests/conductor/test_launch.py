@@ -1,6 +1,7 @@
 """Working out how a task is started: program, arguments, place, environment, limits, and what is refused."""
 
 import os
+import pwd
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,8 @@ import pytest
 
 from fairlead.conductor.launch import CannotLaunchError, expand, prepare_launch
 from fairlead.conductor.orders import Launch, read_launch
-from fairlead.config.paths import Paths
-from fairlead.config.schema import Agent, Config, Limits, Project
+from fairlead.config.paths import Kind, Paths
+from fairlead.config.schema import Agent, Config, Limits, Project, Sandbox
 from fairlead.queue.states import Status
 from fairlead.queue.store import Claim, Holder, Lock
 from fairlead.queue.task import Spec, Task
@@ -265,3 +266,86 @@ def test_orders_are_read_as_they_were_written(tmp_path: Path) -> None:
     (tmp_path / "task.json").write_bytes(msgspec.json.encode(launch))
     assert read_launch(str(tmp_path)) == launch
     assert os.path.isabs(launch.argv[0])
+
+
+# --- The system's instance ---
+
+
+def system(path: Path) -> Paths:
+    """The host's instance, in a place of the test's."""
+    return Paths(str(path), spool="/var/spool/fairlead", kind=Kind.SYSTEM)
+
+
+def prepare_for(path: Path, made: Claim, settings: Config, environ: Mapping[str, str] | None = None) -> Launch:
+    """The orders for a task of a user of the host."""
+    return prepare_launch(made, RUN_DIR, settings, system(path), environ or {}, "/run/porter.sock")
+
+
+def test_another_users_agent_has_the_environment_of_his_login(tmp_path: Path) -> None:
+    """Nothing of the daemon's but what the settings name, and of that not what a login sets."""
+    entry = pwd.getpwnam("bin")
+    ours = {"HOME": "/root", "PATH": "/root/bin", "LANG": "C", "SECRET": "x", "USER": "root", "LOGNAME": "root"}
+    env = prepare_for(tmp_path, claim(user="bin"), config(tmp_path, environment=("LANG", "HOME", "PATH")), ours).env
+    assert {name: value for name, value in env.items() if not name.startswith("FAIRLEAD_")} == {
+        "LANG": "C",
+        "HOME": entry.pw_dir,
+        "USER": "bin",
+        "LOGNAME": "bin",
+        "SHELL": entry.pw_shell,
+        "PATH": f"{entry.pw_dir}/.local/bin:/usr/local/bin:/usr/bin:/bin",
+    }
+
+
+def test_another_users_agent_finds_its_files_in_his_spool(tmp_path: Path) -> None:
+    """The run directory itself is out of his reach."""
+    settings = config(tmp_path, "cat", "{prompt_file}", "{task_file}", "{result_file}", "{run_dir}")
+    launch = prepare_for(tmp_path, claim(user="bin"), settings)
+    place = "/var/spool/fairlead/bin/.runs/task-1.2"
+    assert launch.argv == ("cat", f"{place}/prompt.txt", f"{place}/task.json", f"{place}/result.json", place)
+    names = ("FAIRLEAD_RUN_DIR", "FAIRLEAD_RESULT", "FAIRLEAD_PROGRESS")
+    assert [launch.env[name] for name in names] == [place, f"{place}/result.json", f"{place}/progress"]
+    assert not any(RUN_DIR in value for value in (*launch.argv, *launch.env.values()))
+
+
+def test_a_home_in_a_projects_path_is_the_users(tmp_path: Path) -> None:
+    """Not that of the service; whether it is there he finds out himself."""
+    settings = config(tmp_path, projects={"demo": Project(path="~/work")})
+    assert prepare_for(tmp_path, claim(user="bin"), settings).cwd == f"{pwd.getpwnam('bin').pw_dir}/work"
+
+
+def test_a_user_who_has_gone_is_at_home_nowhere(tmp_path: Path) -> None:
+    """His tasks can be worked out all the same: whoever starts them says what is wrong."""
+    launch = prepare_for(tmp_path, claim(user="gone-since"), config(tmp_path))
+    assert (launch.env["HOME"], launch.env["SHELL"]) == ("/", "/bin/sh")
+
+
+def test_another_users_agent_runs_in_a_unit_as_him(tmp_path: Path) -> None:
+    """Its name says which attempt it is; whatever the task says, the user is its owner."""
+    unit = prepare_for(tmp_path, claim(user="bin", env={"USER": "root"}), config(tmp_path)).unit
+    assert unit
+    assert (unit.name, unit.by, unit.user) == ("fairlead-run-task-1.2.service", "/run/porter.sock", "bin")
+    own = prepare_launch(claim(), RUN_DIR, config(tmp_path), Paths(str(tmp_path)), {"PATH": "/bin"}, "user").unit
+    assert own
+    assert (own.by, own.user) == ("user", None)
+
+
+def test_the_most_particular_settings_of_a_sandbox_count(tmp_path: Path) -> None:
+    """A project's before an agent's before the instance's, one by one; paths from all, its tree and drop-off first."""
+    settings = config(
+        tmp_path,
+        agents={
+            "echo": Agent(command=("echo",), sandbox=Sandbox(tasks_max=2, network=False, read_write_paths=("/b",)))
+        },
+        projects={
+            "demo": Project(
+                path=str(tmp_path), sandbox=Sandbox(memory_max=3, network=True, read_write_paths=("/c", "/a"))
+            )
+        },
+        sandbox=Sandbox(tasks_max=1, memory_max=1, private_tmp=True, read_write_paths=("/a",)),
+    )
+    unit = prepare_for(tmp_path, claim(user="bin"), settings).unit
+    assert unit
+    wanted = {"tasks_max": 2, "memory_max": 3, "network": True, "private_tmp": True}
+    assert wanted.items() <= unit.sandbox.items()
+    drop_off = "/var/spool/fairlead/bin/.runs/task-1.2"
+    assert unit.sandbox["read_write_paths"] == [str(tmp_path), drop_off, "/a", "/b", "/c"]

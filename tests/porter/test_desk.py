@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.patience import eventually
-from tests.support.porters import RealPorter, as_user, ask, real_porter
+from tests.support.porters import USERS, RealPorter, as_user, ask, real_porter
 
 from fairlead.base import frames
 from fairlead.conductor import errands
@@ -73,6 +73,7 @@ def test_each_user_has_a_spool_and_a_clerk_of_his_own(porter: RealPorter) -> Non
 )
 def test_nobody_becomes_whom_the_settings_do_not_name(porter: RealPorter, user: str, why: str) -> None:
     """Root under no circumstances; what is no user is said to be none."""
+    porter.wait_clerks(0)
     with pytest.raises(PorterError, match=why):
         porter.client().hire(user)
     assert porter.clerks() == []
@@ -81,6 +82,7 @@ def test_nobody_becomes_whom_the_settings_do_not_name(porter: RealPorter, user: 
 
 def test_a_user_has_so_many_clerks_and_no_more(porter: RealPorter) -> None:
     """Whoever stops his own keeps nobody but himself from having one."""
+    porter.wait_clerks(0)
     client = porter.client()
     with ExitStack() as lines:
         for _ in range(MOST_CLERKS):
@@ -188,6 +190,7 @@ def test_whoever_does_not_listen_is_shown_out(porter: RealPorter, line: socket.s
 @pytest.mark.parametrize("count", [0, 2, 8])
 def test_a_clerk_needs_one_line(porter: RealPorter, line: socket.socket, count: int) -> None:
     """Without it, or with more, nobody is hired, and nothing is kept."""
+    porter.wait_clerks(0)
     ask(line, errands.encode(errands.MakeSpools()))
     before = porter.fds()
     with open(os.devnull, "rb") as file:
@@ -313,37 +316,44 @@ def test_without_systemd_that_is_what_is_said(line: socket.socket) -> None:
 # --- Spools ---
 
 
-def test_spools_are_made_for_those_who_may_use_the_queue(porter: RealPorter) -> None:
+@pytest.fixture
+def own() -> Iterator[RealPorter]:
+    """A porter for one test alone, which changes its spools."""
+    with real_porter(*USERS) as porter:
+        yield porter
+
+
+def test_spools_are_made_for_those_who_may_use_the_queue(own: RealPorter) -> None:
     """Each is its user's, others cannot enter it; a user whom the system does not know has none, and stops nobody."""
     with real_porter("bin", "no-such-user", "root", "group:daemon", "group:no-such-group") as other:
         assert sorted(os.listdir(other.spool)) == ["bin", "daemon"]
         for user in ("bin", "daemon"):
             status = (other.spool / user).stat()
             assert (status.st_uid, status.st_mode & 0o777) == (pwd.getpwnam(user).pw_uid, 0o750)
-    assert sorted(os.listdir(porter.spool)) == ["bin", "daemon", "nobody"]
+    assert sorted(os.listdir(own.spool)) == ["bin", "daemon", "nobody"]
 
 
-def test_a_spool_that_was_half_made_is_made_whole(porter: RealPorter) -> None:
+def test_a_spool_that_was_half_made_is_made_whole(own: RealPorter) -> None:
     """Whoever died between making it and giving it away has left it to his successor; what is there is kept."""
-    path = porter.spool / "bin"
+    path = own.spool / "bin"
     path.chmod(0o700)
     os.chown(path, 0, 0)
-    assert porter.client().make_spools() == ["bin", "daemon", "nobody"]
+    assert own.client().make_spools() == ["bin", "daemon", "nobody"]
     assert (path.stat().st_uid, path.stat().st_mode & 0o777) == (pwd.getpwnam("bin").pw_uid, 0o750)
 
 
-def test_what_a_user_does_with_the_rights_of_his_spool_is_his_affair(porter: RealPorter) -> None:
+def test_what_a_user_does_with_the_rights_of_his_spool_is_his_affair(own: RealPorter) -> None:
     """They are not put right against his will."""
-    (porter.spool / "bin").chmod(0o700)
-    porter.client().make_spools()
-    assert (porter.spool / "bin").stat().st_mode & 0o777 == 0o700
+    (own.spool / "bin").chmod(0o700)
+    own.client().make_spools()
+    assert (own.spool / "bin").stat().st_mode & 0o777 == 0o700
 
 
-def test_something_else_in_a_spools_place_is_left_alone(porter: RealPorter) -> None:
+def test_something_else_in_a_spools_place_is_left_alone(own: RealPorter) -> None:
     """It is logged, and the others have theirs."""
-    (porter.spool / "bin").rmdir()
-    (porter.spool / "bin").symlink_to("/etc")
-    assert porter.client().make_spools() == ["daemon", "nobody"]
+    (own.spool / "bin").rmdir()
+    (own.spool / "bin").symlink_to("/etc")
+    assert own.client().make_spools() == ["daemon", "nobody"]
     assert Path("/etc").stat().st_uid == 0
-    assert "no_spool" in porter.log()
-    assert os.strerror(errno.EEXIST) in porter.log()
+    assert "no_spool" in own.log()
+    assert os.strerror(errno.EEXIST) in own.log()

@@ -330,7 +330,7 @@ class Deliveries:
     def drop_pending(self) -> None:
         """Nobody knows what became of what was handed over: it is delivered again."""
         for session in [one for one in self.sessions.values() if one.pending]:
-            self._give_up(session, "its files could not be taken in", AWAY)
+            self._give_up(session, "its files could not be taken in", is_his_fault=False)
 
     # ------------------------------------------------------------------ quotas and ends
 
@@ -350,11 +350,12 @@ class Deliveries:
         self.log.warning("over_quota", user=user, error=text)
         session.send(errands.Note(_NOTE, f"{text}\n"), self.clock.boot())
 
-    def _give_up(self, session: Session, why: str, pause: float = PATIENCE) -> None:
+    def _give_up(self, session: Session, why: str, *, is_his_fault: bool = True) -> None:
         """Look again later: the files are where they were."""
         self.log.warning("clerk_given_up", user=session.user, error=why)
         self._close(session)
         if place := self.places.get(session.user):
+            pause = PATIENCE if is_his_fault else AWAY
             place.is_dirty, place.not_before = True, self.clock.boot() + pause
 
     def _close(self, session: Session) -> None:

@@ -77,9 +77,9 @@ class TransientUnits:
 
     def begin(self, order: Order, stdio: tuple[int, int, int]) -> Starting:
         """The same without waiting: its user's own files may keep a program from starting for as long as he likes."""
-        self._put_environment(order)
+        properties = [*_properties(order), *_streams(stdio), *self._variables(order)]
         with self._tidied(order.name):
-            properties = [*_properties(order), *_streams(stdio), *self._variables(order)]
+            self._put_environment(order)
             return Starting(order, *self._begin_job(*_new_unit(order.name, properties)))
 
     def started(self, starting: Starting, *, wait: bool = False) -> Started | None:
