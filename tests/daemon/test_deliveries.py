@@ -384,7 +384,7 @@ def test_without_a_porter_nobody_waits_and_when_he_is_back_all_comes_in(porter: 
 def test_a_porter_that_says_nothing_is_waited_for_once(porter: RealPorter) -> None:
     """A moment, with one pass, and not for each user: what else the daemon has to do goes on."""
     with closing(Intake(porter, patience=0.3)) as intake:
-        intake.look()
+        intake.until(intake.is_settled)
         for user in USERS:
             drop(porter, user, "x")
         os.kill(porter.process.pid, signal.SIGSTOP)
