@@ -85,8 +85,8 @@ def test_a_result_with_another_name_is_not_taken(siege: Siege, mallory: str, pro
     siege.starting(mallory)
     runs = f"{SPOOLS}/{mallory}/.runs"
     eventually(lambda: list(siege.spool(mallory).glob(".runs/*/prompt.txt")), "no drop-off")
-    made = siege.do(mallory, "/bin/sh", "-c", f"ln /home/alice/hers.json {runs}/*/result.json", check=False).returncode
-    assert (made == 0) is not bool(protection)
+    link = f"for run in {runs}/*; do ln /home/alice/hers.json $run/result.json; done"
+    assert (siege.do(mallory, "/bin/sh", "-c", link, check=False).returncode == 0) is not bool(protection)
     siege.sh(mallory, "touch go")
     record = siege.record(title)
     assert record["result"] is None
