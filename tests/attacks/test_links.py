@@ -14,6 +14,7 @@ def test_links_in_the_spool_are_refused(siege: Siege, mallory: str) -> None:
     targets = [*CANARIES, f"{SPOOLS}/alice", "/etc/passwd", "/dev/null", "/proc/self/environ"]
     for number, target in enumerate(targets):
         siege.sh(mallory, f"ln -s {target} {SPOOLS}/{mallory}/link{number}.json")
+    siege.poke(mallory)
     for number, _ in enumerate(targets):
         assert "symbolic link" in siege.refusal(mallory, f"link{number}.json")
 
@@ -22,10 +23,12 @@ def test_hard_links_in_the_spool_are_refused(siege: Siege, mallory: str, protect
     """Where the kernel lets anybody link any file, the owner tells; a second name of one's own file is refused too."""
     spool = f"{SPOOLS}/{mallory}"
     siege.sh(mallory, f'echo "prompt: true" > mine.yaml; ln mine.yaml {spool}/mine.yaml')
+    siege.poke(mallory)
     assert "hard link" in siege.refusal(mallory, "mine.yaml")
     made = siege.do(mallory, "ln", "/etc/canary", f"{spool}/canary.yaml", check=False).returncode == 0
     assert made is not bool(protection)
     if made:
+        siege.poke(mallory)
         # Not even its owner is looked at beyond its status: it cannot be opened.
         assert "cannot be read" in siege.refusal(mallory, "canary.yaml")
         siege.sh(mallory, f"rm -f {spool}/rejected/canary.yaml")
