@@ -112,6 +112,10 @@ class Siege:
         script = 'cat >"$1/.$2" && mv "$1/.$2" "$1/$2"'
         self.do(user, "/bin/sh", "-c", script, "sh", f"{SPOOLS}/{user}", name, stdin=content)
 
+    def poke(self, user: str) -> None:
+        """Have somebody look at a spool now: links and the like are noticed when it is looked at the next time."""
+        self.sh(user, f": > {SPOOLS}/{user}/.poke")
+
     def task(self, user: str, prompt: str, **more: object) -> str:
         """Let a user drop a task; returns its title."""
         title = self.title()

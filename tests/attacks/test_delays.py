@@ -4,12 +4,12 @@ import signal
 import time
 
 import pytest
-from tests.attacks.siege import STATE, Siege
+from tests.attacks.siege import SPOOLS, STATE, Siege
 from tests.support.booted.host import PYTHON
 from tests.support.patience import eventually
 
 #: What alice may have to wait for a task that does nothing; the delays that are tried are tens of seconds.
-SOON = 5.0
+SOON = 4.0
 #: Opening a file waits for whoever holds a lease on it, up to fs.lease-break-time.
 LEASE = """
 import fcntl, os, signal, sys
@@ -83,6 +83,21 @@ def is_known(siege: Siege, user: str, title: str) -> bool:
         or any(title in run.read_text() for run in runs)
         or siege.record(title)["status"] in ("completed", "failed")
     )
+
+
+@pytest.mark.parametrize("target", ["/etc", "/dev/shm/full"])
+def test_trouble_that_a_user_makes_for_himself_is_not_the_machines(target: str, siege: Siege, mallory: str) -> None:
+    """Where his drop-offs would go nothing can be written: his task fails, and nobody else's waits."""
+    siege.sh(
+        "root", "mkdir -p /dev/shm/full; mountpoint -q /dev/shm/full || mount -t tmpfs -o size=4k none /dev/shm/full"
+    )
+    siege.sh("root", "chmod 1777 /dev/shm/full; dd if=/dev/zero of=/dev/shm/full/all 2>/dev/null || true")
+    siege.sh(mallory, f"ln -s {target} {SPOOLS}/{mallory}/.runs")
+    title = siege.task(mallory, "true")
+    for _ in range(3):
+        alice_is_served_soon(siege)
+    record = siege.record(title)
+    assert (record["status"], record["reason"]) == ("failed", "not_started")
 
 
 def test_whoever_writes_on_after_the_end_is_not_awaited(siege: Siege, mallory: str) -> None:

@@ -14,6 +14,7 @@ def test_links_in_the_spool_are_refused(siege: Siege, mallory: str) -> None:
     targets = [*CANARIES, f"{SPOOLS}/alice", "/etc/passwd", "/dev/null", "/proc/self/environ"]
     for number, target in enumerate(targets):
         siege.sh(mallory, f"ln -s {target} {SPOOLS}/{mallory}/link{number}.json")
+    siege.poke(mallory)
     for number, _ in enumerate(targets):
         assert "symbolic link" in siege.refusal(mallory, f"link{number}.json")
 
@@ -22,10 +23,12 @@ def test_hard_links_in_the_spool_are_refused(siege: Siege, mallory: str, protect
     """Where the kernel lets anybody link any file, the owner tells; a second name of one's own file is refused too."""
     spool = f"{SPOOLS}/{mallory}"
     siege.sh(mallory, f'echo "prompt: true" > mine.yaml; ln mine.yaml {spool}/mine.yaml')
+    siege.poke(mallory)
     assert "hard link" in siege.refusal(mallory, "mine.yaml")
     made = siege.do(mallory, "ln", "/etc/canary", f"{spool}/canary.yaml", check=False).returncode == 0
     assert made is not bool(protection)
     if made:
+        siege.poke(mallory)
         # Not even its owner is looked at beyond its status: it cannot be opened.
         assert "cannot be read" in siege.refusal(mallory, "canary.yaml")
         siege.sh(mallory, f"rm -f {spool}/rejected/canary.yaml")
@@ -85,8 +88,8 @@ def test_a_result_with_another_name_is_not_taken(siege: Siege, mallory: str, pro
     siege.starting(mallory)
     runs = f"{SPOOLS}/{mallory}/.runs"
     eventually(lambda: list(siege.spool(mallory).glob(".runs/*/prompt.txt")), "no drop-off")
-    made = siege.do(mallory, "/bin/sh", "-c", f"ln /home/alice/hers.json {runs}/*/result.json", check=False).returncode
-    assert (made == 0) is not bool(protection)
+    link = f"for run in {runs}/*; do ln /home/alice/hers.json $run/result.json; done"
+    assert (siege.do(mallory, "/bin/sh", "-c", link, check=False).returncode == 0) is not bool(protection)
     siege.sh(mallory, "touch go")
     record = siege.record(title)
     assert record["result"] is None

@@ -10,14 +10,18 @@ from typing import Any
 from msgspec import json, structs
 
 from fairlead.base import frames
-from fairlead.base.errors import FairleadError
+from fairlead.base.errors import FairleadError, is_machine_trouble
 from fairlead.base.files import read_plain
 from fairlead.conductor import errands, orders
 from fairlead.conductor.dropoff import PROGRESS_BYTES, last_line
 from fairlead.conductor.orders import Launch
 from fairlead.conductor.porter import ClerkError, Porter, PorterError, refusal, run_errand
 from fairlead.conductor.results import UnusableResultError, parse_result
+from fairlead.config.paths import system_paths
 from fairlead.systemd.unit import NoManagerError
+
+#: A file system with less than that cannot take a prompt.
+_LEAST_ROOM = 16 << 20
 
 #: A clerk goes with his porter, or because his user ends him: another one is sent, after a pause.
 _TRIES, _PAUSE = 3, 1.0
@@ -46,7 +50,7 @@ class ClerkedDropOff:
         path = launch.env.get("PATH", os.defpath)
         reply, fds = self._prepared(errands.Prepare(self._run, files, launch.cwd, launch.argv[0], path, stdin))
         if not isinstance(reply, errands.Ready) or (stdin and not fds):
-            raise refusal(reply)
+            raise _blamed(refusal(reply))
         found = structs.replace(launch, argv=(reply.program, *launch.argv[1:]))
         frames.close_all(fds[1:])
         return found, fds[0] if fds else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
@@ -128,3 +132,18 @@ class ClerkedDropOff:
             return self._porter.hire(self._user)
         except PorterError as error:  # too many are out
             raise ClerkError(str(error)) from error
+
+
+def _blamed(error: OSError | ValueError) -> OSError | ValueError:
+    """What a clerk has met, as his user's own trouble: by links and limits he can bring about whatever he likes.
+
+    A disk is full if it is seen to be: that is everybody's trouble, and the task waits for its end.
+    """
+    if not isinstance(error, OSError) or not is_machine_trouble(error) or (error.errno == errno.ENOSPC and _is_full()):
+        return error
+    return OSError(errno.ECANCELED, error.strerror, error.filename)
+
+
+def _is_full() -> bool:
+    room = os.statvfs(system_paths().spool)
+    return room.f_bavail * room.f_frsize < _LEAST_ROOM or (room.f_files > 0 and room.f_favail == 0)
