@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.support.crashing import _arm
-from tests.support.patience import eventually, stays
+from tests.support.patience import PATIENCE, eventually, stays
 from tests.support.porters import USERS, RealPorter, as_user, real_porter, real_process
 
 from fairlead.base.ids import new_id
@@ -315,7 +315,8 @@ def _die_at(porter: RealPorter, place: str, when: str, call: int) -> None:
         with suppress(BaseException):
             _arm(place, when, call)
             intake = Intake(porter)
-            while True:
+            deadline = time.monotonic() + PATIENCE
+            while time.monotonic() < deadline:
                 intake.look()
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
