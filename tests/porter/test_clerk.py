@@ -91,14 +91,14 @@ def test_files_come_oldest_first_in_the_portions_that_are_asked_for(clerk: Clerk
 
 
 def test_what_was_never_settled_is_handed_over_again_under_the_same_id(clerk: Clerk, tmp_path: Path) -> None:
-    """By the next clerk, before anything else; this one does not say it twice."""
+    """By the next clerk; this one does not say it twice."""
     drop(tmp_path, "old")
     file = only(take(clerk))
     drop(tmp_path, "older", age=1000)
     assert only(take(clerk)).name == "older"
     again = take(Clerk(str(tmp_path))).files
-    assert [one.name for one in again] == ["old", "older"]
-    assert again[0].id == file.id
+    assert {one.name for one in again} == {"old", "older"}
+    assert file.id in {one.id for one in again}
 
 
 def test_how_much_lies_there_is_said(clerk: Clerk, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import pytest
 from tests.support.patience import eventually
@@ -193,7 +194,7 @@ def test_a_clerk_needs_one_line(porter: RealPorter, line: socket.socket, count: 
     porter.wait_clerks(0)
     ask(line, errands.encode(errands.MakeSpools()))
     before = porter.fds()
-    with open(os.devnull, "rb") as file:
+    with TemporaryFile() as file:
         answer = ask(line, HIRE, (file.fileno(),) * count)
     assert answer == errands.Failed("refused", "a clerk needs one line to talk over.")
     assert porter.clerks() == []
@@ -202,7 +203,7 @@ def test_a_clerk_needs_one_line(porter: RealPorter, line: socket.socket, count: 
 
 def test_a_line_that_is_none_is_the_clerks_trouble(porter: RealPorter, line: socket.socket) -> None:
     """He goes; the desk serves on."""
-    with open(os.devnull, "rb") as file:
+    with TemporaryFile() as file:
         assert ask(line, HIRE, (file.fileno(),)) == errands.Done()
     porter.wait_clerks(0)
     assert is_served(porter)
@@ -214,7 +215,7 @@ def test_nothing_is_kept_of_those_who_have_gone(porter: RealPorter) -> None:
     porter.wait_clerks(0)
     before = porter.fds()
     for number in range(30):
-        with closing(porter.connect()) as line, open(os.devnull, "rb") as file:
+        with closing(porter.connect()) as line, TemporaryFile() as file:
             if number % 3 == 0:
                 socket.send_fds(line, [b"\0\0\0\xffhalf"], [file.fileno()] * 8)
             elif number % 3 == 1:
@@ -254,7 +255,7 @@ def test_without_descriptors_whoever_comes_waits_at_the_door(porter: RealPorter)
 def test_no_unit_is_touched_but_those_of_agents(line: socket.socket, name: str) -> None:
     """Started, looked at, signalled, forgotten, fenced: none of it."""
     requests = [errands.AskState(name), errands.SignalUnit(name, 9), errands.ForgetUnit(name), errands.FenceUnit(name)]
-    with open(os.devnull, "rb") as file:
+    with TemporaryFile() as file:
         fds = (file.fileno(),) * 3
         answers = [*(ask(line, errands.encode(one)) for one in requests), ask(line, order(name), fds)]
     assert answers == [errands.Failed("refused", f"{name!r} is no unit of an agent.")] * 5
@@ -263,7 +264,7 @@ def test_no_unit_is_touched_but_those_of_agents(line: socket.socket, name: str) 
 @pytest.mark.parametrize("user", [None, "root", "games", "no-such-user"])
 def test_no_unit_is_started_for_whom_the_settings_do_not_name(line: socket.socket, user: str | None) -> None:
     """Nor for root, who is whom a unit without a user runs as."""
-    with open(os.devnull, "rb") as file:
+    with TemporaryFile() as file:
         answer = ask(line, order(user=user), (file.fileno(),) * 3)
     assert isinstance(answer, errands.Failed)
     assert answer.kind == "refused"
@@ -286,7 +287,6 @@ def test_output_is_given_to_the_user_and_nothing_else_is(line: socket.socket, tm
             os.open(tmp_path / "file", os.O_RDWR),
             os.open(tmp_path / "fifo", os.O_RDWR),
             os.open(tmp_path, os.O_RDONLY),
-            os.open("/dev/null", os.O_RDWR),
         ]
         for fd in others:
             stack.callback(os.close, fd)
@@ -306,7 +306,7 @@ def test_without_systemd_that_is_what_is_said(line: socket.socket) -> None:
     """And no environment is left lying about."""
     if Path("/run/systemd/system").exists():
         pytest.skip("there is a systemd here")
-    with open(os.devnull, "rb") as file:
+    with TemporaryFile() as file:
         answers = [ask(line, order(), (file.fileno(),) * 3), ask(line, errands.encode(errands.ListUnits()))]
     assert [answer.kind for answer in answers if isinstance(answer, errands.Failed)] == ["no_manager"] * 2
     place = Path(line.getpeername()).parent
