@@ -61,7 +61,8 @@ def test_a_clerk_stands_where_nothing_is_his(clerk: int) -> None:
     assert status["Umask"] == "0077"
     assert int(status["SigBlk"], 16) == int(status["SigCgt"], 16) == 0
     # Whoever writes to a file while he asks about it must not kill him with that.
-    assert int(status["SigIgn"], 16) == 1 << signal.SIGIO - 1
+    # (32 and 33 are the C library's own.)
+    assert int(status["SigIgn"], 16) & ~(3 << 31) == 1 << signal.SIGIO - 1
 
 
 def test_a_clerk_is_held_back(clerk: int) -> None:

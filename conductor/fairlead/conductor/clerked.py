@@ -17,7 +17,6 @@ from fairlead.conductor.dropoff import PROGRESS_BYTES, last_line
 from fairlead.conductor.orders import Launch
 from fairlead.conductor.porter import ClerkError, Porter, PorterError, refusal, run_errand
 from fairlead.conductor.results import UnusableResultError, parse_result
-from fairlead.config.paths import system_paths
 from fairlead.systemd.unit import NoManagerError
 
 #: A file system with less than that cannot take a prompt.
@@ -50,7 +49,7 @@ class ClerkedDropOff:
         path = launch.env.get("PATH", os.defpath)
         reply, fds = self._prepared(errands.Prepare(self._run, files, launch.cwd, launch.argv[0], path, stdin))
         if not isinstance(reply, errands.Ready) or (stdin and not fds):
-            raise _blamed(refusal(reply))
+            raise _blamed(refusal(reply), launch)
         found = structs.replace(launch, argv=(reply.program, *launch.argv[1:]))
         frames.close_all(fds[1:])
         return found, fds[0] if fds else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
@@ -134,16 +133,19 @@ class ClerkedDropOff:
             raise ClerkError(str(error)) from error
 
 
-def _blamed(error: OSError | ValueError) -> OSError | ValueError:
+def _blamed(error: OSError | ValueError, launch: Launch) -> OSError | ValueError:
     """What a clerk has met, as his user's own trouble: by links and limits he can bring about whatever he likes.
 
     A disk is full if it is seen to be: that is everybody's trouble, and the task waits for its end.
     """
-    if not isinstance(error, OSError) or not is_machine_trouble(error) or (error.errno == errno.ENOSPC and _is_full()):
+    if not isinstance(error, OSError) or not is_machine_trouble(error):
+        return error
+    if error.errno == errno.ENOSPC and _is_full(launch.env["FAIRLEAD_RUN_DIR"]):
         return error
     return OSError(errno.ECANCELED, error.strerror, error.filename)
 
 
-def _is_full() -> bool:
-    room = os.statvfs(system_paths().spool)
+def _is_full(drop_off: str) -> bool:
+    """Whether the disk of the spools is full: the three folders around a drop-off are its user's, and closed to us."""
+    room = os.statvfs(os.path.dirname(os.path.dirname(os.path.dirname(drop_off))))
     return room.f_bavail * room.f_frsize < _LEAST_ROOM or (room.f_files > 0 and room.f_favail == 0)
