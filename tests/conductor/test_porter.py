@@ -184,20 +184,6 @@ def test_what_was_not_answered_is_not_asked_twice(desk: Desk, porter: Porter, sa
     assert desk.lines == 2
 
 
-def test_a_line_that_was_cut_while_nobody_spoke_is_told_once(desk: Desk, porter: Porter) -> None:
-    """The porter was started anew: one request finds out, and is not repeated."""
-
-    def answer_and_go(line: socket.socket) -> None:
-        answer(Done())(line)
-        line.shutdown(socket.SHUT_RDWR)
-
-    desk.script = [answer_and_go, answer(Names(["a"]))]
-    porter.forget(NAME)
-    with pytest.raises(NoManagerError):
-        porter.names()
-    assert porter.names() == ["a"]
-
-
 def test_without_a_porter_that_is_said(tmp_path: Path) -> None:
     """At once, and again with every request."""
     porter = Porter(str(tmp_path / "nobody.sock"))

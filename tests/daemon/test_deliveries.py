@@ -280,7 +280,7 @@ STEPS = [
     ("fairlead.queue.admit:Admission.lay", "before", 1),
     ("fairlead.queue.admit:Admission.lay", "after", 1),
     ("fairlead.queue.admit:Admission.lay", "after", 2),
-    ("fairlead.queue.admit:Admission._read", "after", 1),
+    ("fairlead.queue.admit:Admission._read", "before", 1),
     ("fairlead.queue.admit:Admission._make_durable", "after", 1),
     ("fairlead.queue.sqlite.admission:Admission.add", "before", 1),
     ("fairlead.queue.sqlite.admission:Admission.add", "after", 1),
